@@ -13,7 +13,7 @@ from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 
 
 def hide(table: Table, hidden: np.ndarray, bounds: tuple[float, float] = (0.0, np.inf)) -> PublishedTable:
-    shown = PublishedTable.shown(table)
+    shown = PublishedTable.unprotected(table)
     return shown.with_(
         values=np.where(hidden, np.nan, shown.values),
         status=np.where(hidden, Status.PRIMARY, Status.SHOWN).astype(np.int8),

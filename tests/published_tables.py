@@ -37,7 +37,7 @@ class HideCells(Protection):
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
         gone = np.zeros(len(table), bool)
         gone[list(self.hidden)] = True
-        shown = PublishedTable.shown(table, self)
+        shown = PublishedTable.unprotected(table, self)
         status = np.where(gone, Status.SECONDARY, Status.SHOWN).astype(np.int8)
         status[list(self.hidden)[:1]] = Status.PRIMARY
         return shown.with_(
@@ -59,7 +59,7 @@ class RoundTo(Protection):
         values = self.base * np.round(table.value / self.base)
         changed = np.full(len(table), Status.CHANGED, np.int8)
         half = self.base / 2
-        return PublishedTable.shown(table, self).with_(
+        return PublishedTable.unprotected(table, self).with_(
             values=values, status=changed, low=values - half, high=values + half
         )
 
@@ -76,7 +76,7 @@ class LeafNoise(Protection):
         noise = self.sd * draws.child("leaves").normals(np.arange(table.cells.leaves), "noise")
         endless = np.full(len(table), np.inf)
         variance = np.full(table.cells.leaves, self.sd**2)
-        return PublishedTable.shown(table, self).with_(
+        return PublishedTable.unprotected(table, self).with_(
             values=table.cells.sums(table.totals + noise), status=np.full(len(table), Status.CHANGED, np.int8),
             low=-endless, high=endless, variance=table.cells.sums(variance), leaf_variance=variance,
         )  # fmt: skip
@@ -93,7 +93,7 @@ class CellNoise(Protection):
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
         noise = self.sd * draws.child("cells").normals(np.arange(len(table)), "noise")
         endless = np.full(len(table), np.inf)
-        return PublishedTable.shown(table, self).with_(
+        return PublishedTable.unprotected(table, self).with_(
             values=table.value + noise, status=np.full(len(table), Status.CHANGED, np.int8), low=-endless, high=endless,
             variance=np.full(len(table), self.sd**2),
         )  # fmt: skip

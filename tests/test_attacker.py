@@ -120,7 +120,7 @@ def test_what_contradicts_itself_is_refused() -> None:
 def test_a_published_table_is_read_as_it_is() -> None:
     incidence = np.array([[1, 1], [1, 0], [0, 1]], float)
     table = Table(cells_of(incidence), np.array([3.0, 4.0]), np.ones(2))
-    published = PublishedTable.shown(table)
+    published = PublishedTable.unprotected(table)
     assert Attacker.of(published).interval(1) == (3.0, 3.0)
     hidden = published.with_(low=np.array([7.0, 0, 0]), high=np.array([7.0, np.inf, np.inf]))
     assert Attacker.of(hidden).interval(1) == (0.0, 7.0)

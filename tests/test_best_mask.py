@@ -438,7 +438,7 @@ def test_masks_that_disclose_as_much_leave_very_different_files() -> None:
     """X₁ and X₂ correlate at 1/2, the target 0.6 and 0.2 with them: by hand, they explain 28/75 of it together."""
     names = ["x1", "x2", "y"]
     S = pd.DataFrame([[1, 0.5, 0.6], [0.5, 1, 0.2], [0.6, 0.2, 1]], names, names)
-    share = mask_tradeoff(S, "y", [0.1]).frame.set_index("mask")["share"]
+    share = mask_tradeoff(S, "y", [0.1]).frame().set_index("mask")["share"]
     assert share["Kim noise"] == pytest.approx(1 - 0.1 * 75 / 28)
     assert share["dropping columns"] == pytest.approx((1 - 0.5**2) / 2)  # x1 goes, x2 stays: 0.2² < 0.1
     # (κ uu′ along H⁻¹g): by hand, with L = S_yx S⁻¹ = (2/3, -2/15), lost = γ/|L|²
@@ -448,7 +448,7 @@ def test_masks_that_disclose_as_much_leave_very_different_files() -> None:
 def test_the_curves_fall_and_the_best_is_below_all_others() -> None:
     S = joint(4, 1, seed=2)
     made = mask_tradeoff(S, "y0")
-    table = made.frame.pivot_table(index="tau", columns="mask", values="lost")
+    table = made.frame().pivot_table(index="tau", columns="mask", values="lost")
     assert (table.diff().iloc[1:] <= 1e-9).all().all()
     for name in table.columns:
         assert (table["best mask"] <= table[name] + 1e-7).all(), name
@@ -469,7 +469,7 @@ def test_the_chart_draws_the_numbers_of_the_frame() -> None:
     drawn = [row for layer in spec["layer"] for row in layer["data"].get("values") or held[layer["data"]["name"]]]
     assert len(drawn) == 15
     for row in drawn:
-        same = made.frame[(made.frame["mask"] == row["mask"]) & (made.frame["tau"] == row["tau"])]
+        same = made.frame()[(made.frame()["mask"] == row["mask"]) & (made.frame()["tau"] == row["tau"])]
         assert row["share"] == pytest.approx(same["share"].item())
     assert to_svg(spec).startswith("<svg")
     with pytest.raises(ParameterError, match="taus is empty"):

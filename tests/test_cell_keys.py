@@ -151,7 +151,7 @@ def test_counted_rows_have_keys_too_and_tables_without_records_are_refused() -> 
     table = Table.of(Microdata(frame), "region * sector", count="n")
     published = CellKey().protect(table, Draws(2))
     assert published.values[table.cells.find(region="a", sector="y")] == 0
-    with pytest.raises(DataError, match="cell keys hang on records"):
+    with pytest.raises(DataError, match="cell keys depend on records"):
         CellKey().protect(table.with_(records=None), Draws(2))
     with pytest.raises(ParameterError, match="is for magnitudes"):
         CellKey(table=magnitude_table(5, 1.0)).protect(table, Draws(2))

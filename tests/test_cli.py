@@ -264,3 +264,16 @@ def test_json_holds_no_number_that_json_does_not_know() -> None:
         "e": Path("x"),
     }
     assert clean(value) == {"a": None, "b": ["inf", "-inf"], "c": 3, "d": 2.5, "e": "x"}
+
+
+EVERY = (
+    "ask", "attack", "audit", "demo", "map", "mask", "papers", "report", "risk", "schema", "search", "table", "table-map",
+    "utility", "vault add", "vault cutpoints", "vault freeze", "vault log", "vault", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", EVERY)
+def test_help_says_in_words_what_an_option_takes(command: str) -> None:
+    told = run(*command.split(), "-h").stdout
+    assert re.search(r"<(bool|str|path|int|float|list)\b|\[\[|list\[", told) is None
+    assert re.search(r"--help +-h +Show", told)  # a flag takes nothing

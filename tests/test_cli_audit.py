@@ -102,7 +102,7 @@ def test_with_the_records_rules_and_contributors_are_looked_at(tmp_path: Path) -
     data.write(tmp_path / "firms.csv")
     data.schema.write(tmp_path / "firms.toml")
     made = Table.of(data, "region * sector", "turnover")
-    shown = PublishedTable.shown(made)
+    shown = PublishedTable.unprotected(made)
     shown.write(tmp_path / "table.csv")
     common = (
         "audit", tmp_path / "table.csv", "--original", tmp_path / "firms.csv", "--schema", tmp_path / "firms.toml",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import stat
 import tomllib
 from pathlib import Path
@@ -113,10 +114,11 @@ def test_every_mask_and_measure_is_listed_with_its_parameters() -> None:
 
 
 def test_the_list_of_masks_has_a_line_for_each_under_one_heading() -> None:
-    from sfumato.cli.listing import KINDS, masks
+    from sfumato.cli.listing import KINDS
+    from sfumato.contract import registered
 
     placed = [name for names in KINDS.values() for name in names.split()]
-    ours = {name for name, cls in masks().items() if cls.__module__.startswith("sfumato.")}
+    ours = {name for name, cls in registered("mask").items() if cls.__module__.startswith("sfumato.")}
     assert sorted(placed) == sorted(ours)
     lines = run("mask", "--list").stdout.splitlines()
     assert all(sum(line.split()[:1] == [name] for line in lines) == 1 for name in placed)
@@ -223,3 +225,30 @@ def test_a_release_can_be_replaced_and_its_old_seed_is_not_lost_unasked(
     assert (tmp_path / "s").read_bytes() == seed
     assert run(*args, "--replace").exit_code == 0
     assert (tmp_path / "s").read_bytes() != seed
+
+
+def test_a_mask_without_randomness_needs_no_seed_file_and_a_random_one_does(
+    files: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    common = ("mask", files[0], "--schema", files[2], "--set", "columns=salary")
+    made = run(*common, "--mask", "top_code", "--out", tmp_path / "coded")
+    assert made.exit_code == 0, made.stderr
+    assert "Nothing in it is random" in made.stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["coded"]
+    for engine in ("memory", "duckdb"):
+        refused = run(*common, "--mask", "kim_noise", "--out", tmp_path / "noisy", "--engine", engine)
+        assert refused.exit_code == 2
+        assert "--seed-file is missing" in refused.stderr
+        assert not (tmp_path / "noisy").exists()
+
+
+def test_commands_that_are_offered_quote_names_with_spaces(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    file, seed = tmp_path / "my survey.csv", tmp_path / "the seed.toml"
+    shutil.copy(files[0], file)
+    assert f"sfumato schema '{file}' --out" in run("schema", file).stdout
+    written = run("schema", file, "--out", tmp_path / "my schema.toml")
+    assert f"--schema '{tmp_path / 'my schema.toml'}'" in written.stdout
+    common = ("mask", file, "--schema", files[2], "--mask", "kim_noise", "--seed-file", seed)
+    made = run(*common, "--out", tmp_path / "a release")
+    assert f"sfumato risk '{file}' '{tmp_path / 'a release' / 'masked.csv'}'" in made.stdout
+    assert f"--seed-from '{seed}'" in run(*common, "--out", tmp_path / "another").stderr

@@ -18,6 +18,11 @@ __all__ = ["files", "folder", "frames"]  # fixtures
 
 
 WRONG = [
+    (
+        "report survey.csv release/masked.csv --out r.html --risk k_anonimity;k=5",
+        1,
+        "risk measure 'k_anonimity' is not in the list of risk measures. Did you mean 'k_anonymity'?",
+    ),
     ("schema nofile.csv", 1, "there is no file nofile.csv."),
     ("schema survey.cvs", 1, "there is no file survey.cvs. Did you mean 'survey.csv'?"),
     ("schema release", 1, "release is a folder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -309,3 +310,16 @@ def test_the_page_tells_each_measure_in_a_sentence_below_it_that_fits_the_screen
 def test_a_measure_of_keys_says_how_records_are_found(small: Path) -> None:
     done = run("risk", small / "r.csv", "--keys", "sex", "--measure", "k_anonymity")
     assert "The snooper knows sex of a person. 4 records." in done.stdout
+
+
+def test_small_numbers_are_printed_as_powers_of_ten(tmp_path: Path) -> None:
+    """Noise of variance 10¹³ on a column: R = 1 / mean squared error = 10⁻¹³, as the noise of ±√10¹³ is exact here."""
+    step = math.sqrt(1e13)
+    before = pd.DataFrame({"person": range(400), "fortune": [1e8 + 1e6 * (i % 7) for i in range(400)]})
+    before.to_csv(tmp_path / "before.csv", index=False)
+    noise = [step if i % 2 else -step for i in range(400)]
+    before.assign(fortune=before["fortune"] + noise).to_csv(tmp_path / "after.csv", index=False)
+    done = run("risk", tmp_path / "before.csv", tmp_path / "after.csv", "--align", "rows", "--column", "fortune")
+    assert done.exit_code == 0, done.stderr
+    assert " 10⁻¹³" in done.stdout
+    assert "e-13" not in done.stdout

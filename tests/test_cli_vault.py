@@ -300,7 +300,7 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     assert people["spent"] == opened.ledger.spent("", "people", variables) > 0
     assert people["loss"] == opened.ledger.loss("people", variables) > 0
     assert people["alerts"] == []
-    assert str(opened.standing("people")).startswith("people 1, policy hardened 1.")
+    assert str(opened.usage("people")).startswith("people 1, policy hardened 1.")
     assert run("vault", "log", vault, "--dataset", "peple").exit_code == 1
 
 
@@ -343,3 +343,11 @@ def test_a_head_that_was_kept_elsewhere_shows_that_an_older_vault_was_put_back(f
     assert "vault log VAULT --expect N:HASH --seal" in run("ask", vault, "people", "--crosstab", "sex").stderr
     assert run("vault", "log", vault, "--expect", head, "--seal").exit_code == 0
     assert run("ask", vault, "people", "--crosstab", "sex", "--user", "cleo").exit_code in (0, 3)
+
+
+def test_analyses_are_listed_without_a_vault_and_a_question_needs_one() -> None:
+    listed = document(run("ask", "--list", "--json"))
+    assert {"cross_tab", "ols", "quantiles"} <= {entry["name"] for entry in listed["analyses"]}
+    refused = run("ask", "--crosstab", "sex")
+    assert refused.exit_code == 2
+    assert "sfumato ask VAULT DATASET" in refused.stderr

@@ -81,7 +81,7 @@ def test_every_bin_holds_d_and_codes_agree_with_counts(name: str, strategy: type
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_no_strategy_has_more_bins_than_minimum_width(name: str) -> None:
-    p = preview(VARIABLES[name], d=40, rounding=False).frame.set_index("strategy")["bins"]
+    p = preview(VARIABLES[name], d=40, rounding=False).frame().set_index("strategy")["bins"]
     assert p["minimum"] == p.max()
 
 
@@ -408,7 +408,7 @@ def test_round_numbers() -> None:
 
 def test_the_preview_compares_the_strategies() -> None:
     p = preview(VARIABLES["incomes"], variable="income", unit="$")
-    frame = p.frame.set_index("strategy")
+    frame = p.frame().set_index("strategy")
     assert list(frame.index) == ["fixed", "minimum", "increasing", "partitioned", "hybrid"]
     x = VARIABLES["incomes"]
     codes = p.choose("increasing").codes(x)

@@ -34,7 +34,7 @@ def table(formula: str, seed: int = 0) -> Table:
 
 def hidden(made: Table, seed: int, share: float = 0.4) -> PublishedTable:
     gone = np.random.default_rng(seed).random(len(made)) < share
-    shown = PublishedTable.shown(made)
+    shown = PublishedTable.unprotected(made)
     return shown.with_(
         values=np.where(gone, np.nan, shown.values), status=np.where(gone, Status.PRIMARY, Status.SHOWN).astype(np.int8),
         low=np.where(gone, 0.0, shown.low), high=np.where(gone, np.inf, shown.high),

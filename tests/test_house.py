@@ -160,3 +160,56 @@ def test_the_page_on_architecture_names_packages_files_and_functions_that_exist(
         assert not name or re.search(rf"(def|class) {name}\b", text), f"{file} has no {name}"
     packages = {p.parent.name for p in HOME.glob("*/__init__.py")}
     assert {p for p in packages if f"`{p}/`" not in page} == set()
+
+
+REBUILT = (
+    "sfumato.maps",
+    "sfumato.charts",
+    "sfumato.reports",
+    "sfumato.mas.policy_trials",
+    "sfumato.tables.protection_map",
+)
+"""Maps, which still have properties of these names."""
+
+
+def test_a_result_gives_its_data_frame_section_and_chart_by_methods_of_these_names() -> None:
+    """`frame()`, `section()` and `chart()`: neither fields nor properties, and not by other names."""
+    others = {"to_frame", "data_frame", "as_frame", "to_section", "report", "plot", "to_chart"}
+    wrong = set()
+    for path in MODULES:
+        if module_name(path).startswith(REBUILT) or module_name(path).startswith("sfumato.cli"):
+            continue
+        for cls in (n for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef)):
+            for node in cls.body:
+                if isinstance(node, ast.FunctionDef):
+                    is_property = any("property" in ast.unparse(d) for d in node.decorator_list)
+                    if node.name in others or (is_property and node.name in ("frame", "section", "chart")):
+                        wrong.add(f"{module_name(path)} {cls.name}.{node.name}")
+                elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) in ("frame", "section", "chart"):
+                    wrong.add(f"{module_name(path)} {cls.name}.{ast.unparse(node.target)}")
+    assert wrong == set()
+
+
+def test_no_public_function_is_named_by_a_participle_alone() -> None:
+    participles = {
+        "told",
+        "foretold",
+        "made",
+        "found",
+        "given",
+        "said",
+        "standing",
+        "around",
+        "asked",
+        "known",
+        "tried",
+    }
+    wrong = {
+        f"{module_name(path)} {node.name}"
+        for path in MODULES
+        if not module_name(path).startswith(("sfumato.charts", "sfumato.mas."))
+        for body in [tree(path).body, *(n.body for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef))]
+        for node in body
+        if isinstance(node, ast.FunctionDef) and node.name in participles
+    }
+    assert wrong == set()

@@ -29,7 +29,7 @@ def found() -> KeyExperiments:
 
 
 def curve(found: KeyExperiments, experiment: str, n: int, kind: str = "maximal", column: str = "value") -> list[Any]:
-    rows = found.frame.query("experiment == @experiment and kind == @kind and records == @n")
+    rows = found.frame().query("experiment == @experiment and kind == @kind and records == @n")
     assert rows["setting"].is_monotonic_increasing
     return list(rows[column])
 
@@ -77,7 +77,7 @@ def test_every_risk_is_that_of_the_measure_itself(found: KeyExperiments) -> None
     data = billing(1_000)
     outcome = ChangeRare("sex", share=0.1).apply(data, Draws(1))
     for kind in ("min", "max"):
-        row = found.frame.query(
+        row = found.frame().query(
             f"experiment == 'sex changed' and records == 1000 and setting == 0.1 and kind == '{kind}imal'"
         )
         assert row["value"].item() == GlobalRisk(kind=kind).score(outcome).value  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def test_the_chart_is_drawn_from_the_numbers_of_the_frame(found: KeyExperiments)
     for panel in spec["hconcat"]:
         for layer in panel["layer"]:
             drawn = pd.DataFrame(spec["datasets"][layer["data"]["name"]])
-            rows = found.frame[found.frame["experiment"] == panel["title"]["text"]]
+            rows = found.frame()[found.frame()["experiment"] == panel["title"]["text"]]
             pd.testing.assert_frame_equal(drawn, rows[drawn.columns].reset_index(drop=True))
             low, high = layer["encoding"]["y"]["scale"]["domain"]
             assert low == 0
@@ -103,8 +103,8 @@ def test_a_file_without_a_key_of_some_scale_goes_without_its_experiment() -> Non
     frame = pd.DataFrame({"a": ["x", "y"] * 20, "b": ["u"] * 30 + ["v"] * 10})
     data = Microdata(frame, Schema((Attribute("a", "key", "unordered"), Attribute("b", "key", "unordered"))))
     found = key_experiments(data, unordered="b", shares=[0, 0.01, 0.5])
-    assert found.frame["experiment"].unique().tolist() == ["b changed"]
-    assert found.frame["setting"].unique().tolist() == [0, 0.5]  # a hundredth of 40 records is nobody
+    assert found.frame()["experiment"].unique().tolist() == ["b changed"]
+    assert found.frame()["setting"].unique().tolist() == [0, 0.5]  # a hundredth of 40 records is nobody
     assert found.chart().to_dict()["hconcat"][0]["title"]["text"] == "b changed"
 
 
@@ -174,13 +174,13 @@ def test_among_persons_of_a_census_age_comes_first_though_tracts_are_more() -> N
 
 
 def test_the_keys_that_serve_best_may_differ_between_minimal_and_maximal_risk(found: KeyExperiments) -> None:
-    best = found.frame.pivot(index=["file", "experiment", "setting"], columns="kind", values="keys")
+    best = found.frame().pivot(index=["file", "experiment", "setting"], columns="kind", values="keys")
     assert (best["minimal"] != best["maximal"]).any()
 
 
 def test_a_snooper_with_keys_of_his_own_has_experiments_with_those_alone() -> None:
     found = key_experiments(billing(100), shares=[0, 0.5], least=[1, 10], snooper=Snooper(keys=("sex", "zip")))
-    assert found.frame["key"].unique().tolist() == ["sex", "zip"]
+    assert found.frame()["key"].unique().tolist() == ["sex", "zip"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def vault(tmp_path: Path) -> Vault:
         (lambda v: v.dataset("people", "1"), "the version of a data set is a whole number"),
         (lambda v: v.freeze("more", pd.DataFrame({"a": [1]})), "Add a frame or a file first"),
         (lambda v: v.freeze("more", Microdata(pd.DataFrame({"a": [1]})), {"a": [1]}), "are Cutpoints, such as"),
-        (lambda v: v.standing("peple"), "Did you mean 'people'"),
+        (lambda v: v.usage("peple"), "Did you mean 'people'"),
         (lambda v: v.alerts("peple"), "Did you mean 'people'"),
         (lambda v: Vault.create(v.folder / "policy.toml"), "Choose another one"),
         (lambda v: Cutpoints(("a", 3)), "must be finite numbers"),

@@ -86,7 +86,7 @@ def test_a_policy_is_not_called_broken_by_what_chance_does_with_few_targets() ->
 def test_the_loss_is_that_of_the_counts_that_were_answered(vault: Vault) -> None:
     # one table of sex in everybody: each record is in its cell and in the total, at 1 / (2 sd²) each, with sd 5
     vault.ask("survey", None, CrossTab(("sex",)), user="ann")
-    text = " ".join(policy_report(HARDENED, standing=vault.standing("survey")).sections[1].sentences)
+    text = " ".join(policy_report(HARDENED, standing=vault.usage("survey")).sections[1].sentences)
     rho = 2 / (2 * 5.0**2)
     assert vault.ledger.loss("survey", vault.dataset("survey").variables) == pytest.approx(rho)
     epsilon = rho + 2 * math.sqrt(rho * math.log(1e6))
@@ -95,7 +95,7 @@ def test_the_loss_is_that_of_the_counts_that_were_answered(vault: Vault) -> None
 
 
 def test_without_noise_on_counts_there_is_no_bound(vault: Vault) -> None:
-    text = " ".join(policy_report(Policy(title="open"), standing=vault.standing("survey")).sections[1].sentences)
+    text = " ".join(policy_report(Policy(title="open"), standing=vault.usage("survey")).sections[1].sentences)
     assert "there is no bound" in text
 
 
@@ -106,7 +106,7 @@ def test_alerts_are_shown_by_line_and_users_are_not_named(vault: Vault) -> None:
     vault.freeze("small", Microdata(frame, schema))
     vault.ask("small", None, CrossTab(("state",)), open_, user="ann-the-first")
     vault.ask("small", {"sex": "F"}, CrossTab(("state",)), open_, user="ann-the-first")  # all but five men
-    report = policy_report(HARDENED, standing=vault.standing("small"))
+    report = policy_report(HARDENED, standing=vault.usage("small"))
     assert report.sections[1].content[0].rows == (("2", "1", True),)  # type: ignore[union-attr]
     assert "1 question came within 20 records of others" in " ".join(report.sections[1].sentences)
     assert "ann-the-first" not in report.to_json()

@@ -56,7 +56,7 @@ def test_members_found_are_those_of_the_best_test_with_so_many_false_alarms(
     for (a, b), (c, d) in itertools.pairwise(points):
         if found is None and a <= allowed < c:
             found = b + (d - b) * (allowed - a) / (c - a)
-    assert curve.found(allowed) == pytest.approx(found)
+    assert curve.true_positives(allowed) == pytest.approx(found)
 
 
 def test_ties_are_worth_what_breaking_them_at_random_is_worth() -> None:
@@ -69,7 +69,7 @@ def test_ties_are_worth_what_breaking_them_at_random_is_worth() -> None:
     area, found = np.mean(broken, axis=0)
     assert curve.area() == pytest.approx(area, abs=0.003)
     # seven of a hundred others lie above the eighth; the best of the eighth's gap is between 7 % and 8 %
-    assert curve.found(0.07) - 0.004 <= found <= curve.found(0.08) + 0.004
+    assert curve.true_positives(0.07) - 0.004 <= found <= curve.true_positives(0.08) + 0.004
 
 
 def test_placements_average_to_the_area() -> None:
@@ -88,7 +88,7 @@ def test_the_intervals_cover_the_truth_of_two_normal_scores() -> None:
         for _ in range(300):
             curve = RocCurve(g.normal(shift, 1, m), g.normal(0, 1, n))
             for i, (truth, (low, high)) in enumerate(
-                ((area, curve.area_interval()), (rate, curve.found_interval(0.05)))
+                ((area, curve.area_interval()), (rate, curve.true_positives_interval(0.05)))
             ):
                 missed[i] += not low <= truth <= high
         assert (missed <= 27).all()  # 5 % of 300 is 15; 27 or more have probability 0.002
@@ -97,11 +97,11 @@ def test_the_intervals_cover_the_truth_of_two_normal_scores() -> None:
 def test_intervals_hold_at_the_ends() -> None:
     perfect = RocCurve(np.ones(20), np.zeros(20))
     assert perfect.area() == 1
-    assert perfect.found(0.01) == 1
+    assert perfect.true_positives(0.01) == 1
     assert 0.7 < perfect.area_interval()[0] < 1 == perfect.area_interval()[1]
-    assert 0.7 < perfect.found_interval(0.01)[0] < 1
+    assert 0.7 < perfect.true_positives_interval(0.01)[0] < 1
     reverse = RocCurve(np.zeros(20), np.ones(20))
-    assert reverse.area() == reverse.area_interval()[0] == reverse.found(0.5) == 0
+    assert reverse.area() == reverse.area_interval()[0] == reverse.true_positives(0.5) == 0
 
 
 # -- the attack

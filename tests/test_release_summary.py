@@ -151,7 +151,7 @@ def test_the_share_of_changed_values_is_told_where_records_are_aligned(
 
 def test_an_unchanged_file_has_nothing_to_tell(people: Microdata) -> None:
     found = release_summary(Release.as_it_is(people))
-    assert (found.frame["difference"] == 0).all()
+    assert (found.frame()["difference"] == 0).all()
     assert found.verdict == (
         f"{len(people):,} original records and {len(people):,} released.",
         f"None of {len(found.names)} columns were changed.",
@@ -224,7 +224,7 @@ def test_neither_the_smallest_nor_the_largest_value_is_anywhere() -> None:
 def test_a_file_of_few_records_shows_nothing() -> None:
     data = microdata(x=["a", "b", "b"], y=["1", "1", "2"])
     found = release_summary(Release.as_it_is(data))
-    assert not len(found.frame)
+    assert not len(found.frame())
     assert found.verdict[-1] == "No figure is shown, since none would rest on 10 original records."
     with pytest.raises(NotApplicable, match="nothing to draw"):
         found.chart()
@@ -261,8 +261,8 @@ def test_the_chart_shows_the_numbers_of_the_frames(summary: ReleaseSummary) -> N
 
 
 def test_the_frame_is_tidy_and_json_holds_no_nan(summary: ReleaseSummary) -> None:
-    assert list(summary.frame) == ["section", "column", "other", "figure", "before", "after", "difference"]
-    assert set(summary.frame["section"]) == {"statistics", "distributions", "tables", "correlations"}
+    assert list(summary.frame()) == ["section", "column", "other", "figure", "before", "after", "difference"]
+    assert set(summary.frame()["section"]) == {"statistics", "distributions", "tables", "correlations"}
     document = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
     assert document["not_released"] == ["tenure"]
     section = summary.section()
@@ -290,7 +290,7 @@ def test_extreme_files_are_summed_up_all_the_same(columns: dict[str, Any]) -> No
     found = release_summary(Release.of(data, data))
     json.dumps(found.to_dict(), allow_nan=False)
     assert str(found)
-    if len(found.frame):
+    if len(found.frame()):
         to_svg(found.chart())
 
 

@@ -175,7 +175,7 @@ def test_who_waived_protection_gets_no_noise_but_still_attacks() -> None:
 def test_priors_of_ones_own_are_the_paper_s_given_priors() -> None:
     frame = pd.DataFrame({"cell": ["c"] * 3, "value": [35.0, 50, -5]})
     table = Table.of(Microdata(frame), "cell", "value")
-    prior = Prior.given([500.0, 0, 50], [100.0, 0, 0], attackers=[False, False, False])
+    prior = Prior.from_variances([500.0, 0, 50], [100.0, 0, 0], attackers=[False, False, False])
     published = RTA().protect_with(table, prior, Draws(1))
     assert published.leaf_variance == pytest.approx([75.0], rel=1e-3)  # example 3.2.0.3
     assert published.leaf_variance is not None
@@ -189,7 +189,7 @@ def test_the_paper_s_first_two_examples_come_out_of_the_method_for_tables() -> N
         ([500.0, 200, 50], [50.0, 40, 5], 0.0, 80.0, 40.0, 500 - 500**2 / 750),
         ([500.0, 0, 50], [50.0, 50, 5], 75.0, 83.0, 32.4, 100.0),
     ):
-        prior = Prior.given(v, [100.0, 0, 0], means, attackers=[False] * 3)
+        prior = Prior.from_variances(v, [100.0, 0, 0], means, attackers=[False] * 3)
         published = RTA(decimals=6).protect_with(table, prior, Draws(1))
         assert published.leaf_variance is not None
         assert published.leaf_variance.tolist() == [omega]
@@ -208,7 +208,7 @@ def test_the_paper_s_first_two_examples_come_out_of_the_method_for_tables() -> N
 )
 def test_guarantees_say_what_the_prior_asked_for(more: dict[str, Any], who: str) -> None:
     table = Table.of(Microdata(pd.DataFrame({"cell": list("ab"), "value": [35.0, 50]})), "cell", "value")
-    guarantee = RTA().protect_with(table, Prior.given([50.0, 60], [10.0, 5], **more), Draws(1)).guarantees[0]
+    guarantee = RTA().protect_with(table, Prior.from_variances([50.0, 60], [10.0, 5], **more), Draws(1)).guarantees[0]
     assert guarantee.says.startswith(who)
     assert f"at most {more.get('threshold', 1):g}," in guarantee.says
 
@@ -217,7 +217,7 @@ def test_noise_that_cancels_in_a_cell_leaves_the_rounding_of_its_leaves() -> Non
     """δ and −δ: the total is true but for two rounded leaves, and its bounds do not say how far it is off."""
     table = Table.of(Microdata(pd.DataFrame({"cell": list("ab"), "value": [300.0, 400]})), "cell", "value")
     covariance = sparse.csr_array(np.array([[30.0, -30], [-30, 30]]))
-    prior = Prior.given([9.0, 9], [1.0, 1], attackers=[False, False])
+    prior = Prior.from_variances([9.0, 9], [1.0, 1], attackers=[False, False])
     for seed in range(6):
         published = RTA(decimals=0).protect_with(table, prior, Draws(seed), covariance)
         assert published.variance is not None

@@ -57,7 +57,7 @@ def smallest_by_brute_force(m: Numbers, v: Numbers, omega: Numbers, owner: Numbe
 
 
 def one_cell(v: Numbers, w: Numbers, **more: Any) -> tuple[Table, Prior]:
-    return table_of([[35.0, 50.0, -5.0]]), Prior.given(v, w, **more)
+    return table_of([[35.0, 50.0, -5.0]]), Prior.from_variances(v, w, **more)
 
 
 def test_the_papers_examples_in_a_table_of_one_cell() -> None:
@@ -82,7 +82,7 @@ def test_the_papers_examples_in_a_table_of_one_cell() -> None:
 def test_weights_enter_as_their_squares() -> None:
     """The example of RTA-TABLES: v = (4, 3, 2), w² = 1, m = (3, 1, 1) needs 10."""
     table = table_of([[1.0, 1.0, 1.0]], weight=[[3.0, 1.0, 1.0]])
-    assert leaf_noise(table, Prior.given([4, 3, 2], 1.0)).variance == pytest.approx([10])
+    assert leaf_noise(table, Prior.from_variances([4, 3, 2], 1.0)).variance == pytest.approx([10])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -97,7 +97,7 @@ def test_one_leaf_equals_the_search_over_all_pairs_and_the_single_cell(seed: int
         m = g.choice([1.0, 1.0, 2.0, 5.0], n)
         owner = g.integers(0, n, n) if seed % 2 else np.arange(n)
         table = table_of([np.ones(n)], weight=[m])
-        found = leaf_noise(table, Prior.given(v, w, controllers=owner)).variance[0]
+        found = leaf_noise(table, Prior.from_variances(v, w, controllers=owner)).variance[0]
         need = 0.0
         for h in range(n):
             for side in [-1, *set(owner)]:
@@ -177,7 +177,7 @@ def test_leaf_noise_is_no_more_than_scipy_finds() -> None:
 def test_posterior_beliefs_equal_a_simulation() -> None:
     g = np.random.default_rng(2)
     own = [[10.0, 4, 3, np.nan], [6, np.nan, 5, 8]]
-    table, prior = table_of(own), Prior.given([9.0, 4.0, 2.0, 1.0], 0.1, means=[15.0, 4, 9, 7])
+    table, prior = table_of(own), Prior.from_variances([9.0, 4.0, 2.0, 1.0], 0.1, means=[15.0, 4, 9, 7])
     known, noise = prior.of(table), np.array([3.0, 1.0])
     d = known.means + g.normal(size=(400_000, 4)) * np.sqrt(known.variance)
     d[:, 2] = 9.0  # attacker 2 knows his own, and it is at its mean
@@ -218,10 +218,10 @@ def test_what_is_known_too_well_is_refused_with_the_smallest_relaxation() -> Non
     assert limit == pytest.approx(0.25**2 / 0.2**2)
     assert leaf_noise(table, prior.with_(threshold=limit * 1.01)).variance.min() > 0
     with pytest.raises(DataError, match=r"1 contributor cannot be protected.*known exactly"):
-        leaf_noise(table, Prior.given([1.0, 1.0, 0.0], 0.1))
+        leaf_noise(table, Prior.from_variances([1.0, 1.0, 0.0], 0.1))
     with pytest.raises(DataError, match="cannot be protected"):
-        leaf_noise(table, Prior.given([1.0, 1.0, 0.1], 0.1))  # equal is not enough (ERRATA 3.10)
-    assert leaf_noise(table, Prior.given([1.0, 1.0, 0.0], [0.1, 0.1, 0.0])).variance[1] == 0
+        leaf_noise(table, Prior.from_variances([1.0, 1.0, 0.1], 0.1))  # equal is not enough (ERRATA 3.10)
+    assert leaf_noise(table, Prior.from_variances([1.0, 1.0, 0.0], [0.1, 0.1, 0.0])).variance[1] == 0
 
 
 def test_odd_cells() -> None:
@@ -240,7 +240,7 @@ def test_odd_cells() -> None:
     assert known.loading.toarray().tolist() == [[0.5, 1.0], [-0.5, 0.0]]
     assert audit_pairs(both, Prior.from_sizes(eps, eta), leaf_noise(both, Prior.from_sizes(eps, eta)).variance).holds
     unlimited = table_of([[1.0, 1.0, 1.0], [1.0, np.nan, np.nan]])
-    prior = Prior.given([np.inf, np.inf, np.inf], [1.0, 1.0, 1.0])
+    prior = Prior.from_variances([np.inf, np.inf, np.inf], [1.0, 1.0, 1.0])
     noise = leaf_noise(unlimited, prior)
     assert audit_pairs(unlimited, prior, noise.variance).holds
     # leaf 1 alone shows half of the first, of whom nothing is known: 4ω ≥ 1; who knows the third sees the second with ω + ω'

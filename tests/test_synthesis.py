@@ -224,7 +224,7 @@ def test_drawn_parameters_have_the_moments_of_the_inverse_wishart_and_the_normal
     s, noise = g.normal(size=n), g.normal(size=(n, 2)) @ np.array([[1.0, 0.0], [0.8, 0.5]])
     facts = {"s": KEY, "a": CONFIDENTIAL, "b": CONFIDENTIAL}
     (model,) = NormalSynthesis().fit(microdata(facts, s=s, a=s + noise[:, 0], b=noise[:, 1]), Draws(1)).models
-    drawn = [model.drawn(Draws(k), True) for k in range(4000)]
+    drawn = [model.draw(Draws(k), True) for k in range(4000)]
     products = model.residual * (n - 1)
     truth = stats.invwishart(df=n - 2, scale=products)
     sigma = np.stack([d.residual for d in drawn])

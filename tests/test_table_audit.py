@@ -183,7 +183,7 @@ def test_a_priori_bounds_and_what_a_reader_knows_besides_narrow_the_intervals() 
     hidden = np.zeros(len(table), bool)
     square = [table.cells.find(region=r, sector=s) for r in "NS" for s in "xz"]
     hidden[square] = True
-    shown = PublishedTable.shown(table)
+    shown = PublishedTable.unprotected(table)
     loose = hide(table, hidden)
     half = loose.with_(
         low=np.where(hidden, 0.5 * shown.low, shown.low), high=np.where(hidden, 1.5 * shown.high, shown.high)

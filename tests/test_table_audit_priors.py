@@ -56,7 +56,7 @@ def test_noise_that_was_made_for_a_prior_passes_its_audit_and_fails_a_stricter_o
     made_for = Prior.from_sizes(0.5, 0.2, sizes=sizes)
     variance = leaf_noise(table, made_for).variance
     value = table.value
-    noisy = PublishedTable.shown(table).with_(
+    noisy = PublishedTable.unprotected(table).with_(
         values=value + 1.0, status=np.full(len(table), Status.CHANGED, np.int8), low=np.full(len(table), -np.inf),
         high=np.full(len(table), np.inf), variance=table.cells.sums(variance), leaf_variance=variance,
     )  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_rounded_table_is_audited_under_a_prior_too() -> None:
     assert table.contributions is not None
     base = 5.0
     rounded = base * np.round(table.value / base)
-    published = PublishedTable.shown(table).with_(
+    published = PublishedTable.unprotected(table).with_(
         values=rounded, status=np.full(len(table), Status.CHANGED, np.int8), low=rounded - base, high=rounded + base
     )
     found = audit(published, Prior.from_sizes(0.5, 0.01, sizes=table.contributions.totals), insiders="none")
@@ -93,7 +93,7 @@ def test_a_rounded_table_is_audited_under_a_prior_too() -> None:
     little = audit(published, Prior.from_sizes(0.5, 0.01, sizes=table.contributions.totals * 1e-3), insiders="none")
     assert little.pairs is not None
     assert (little.pairs.variance <= 0.25e-6 * table.contributions.totals**2 + 1e-9).all()
-    given = audit(published, Prior.given(0.25 * table.contributions.totals**2, 1.0), insiders="none")
+    given = audit(published, Prior.from_variances(0.25 * table.contributions.totals**2, 1.0), insiders="none")
     assert given.pairs is not None
     assert given.pairs.variance == pytest.approx(found.pairs.variance)
     together = Prior.from_sizes(0.5, 0.01, controllers=np.zeros(len(table.contributions), int))

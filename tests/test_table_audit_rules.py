@@ -123,7 +123,7 @@ def test_suppressions_of_examples_from_other_packages_pass_as_a_reader_sees_them
     assert found.safe, str(found)
     as_read = PublishedTable.from_frame(published.frame(), table.cells.dimensions, "value", original=table)
     assert audit(as_read, rules=rule).safe
-    unprotected = audit(PublishedTable.shown(table), rules=rule)
+    unprotected = audit(PublishedTable.unprotected(table), rules=rule)
     unsafe = rule.assess(table).unsafe
     assert unsafe.any()
     assert unprotected.counts["exactly disclosed"] == unsafe.sum()
@@ -137,7 +137,7 @@ def test_what_is_left_of_a_cell_without_one_inside_it_is_held_against_the_rules(
     assert not PPercent(10).assess(table).unsafe.any()
     value = {cells: table.value[i] for i, cells in enumerate(map(tuple, table.cells.labels.tolist()))}
     assert value["N", "Total"] - value["Total", "in"] == 500
-    found = audit(PublishedTable.shown(table), rules=PPercent(10))
+    found = audit(PublishedTable.unprotected(table), rules=PPercent(10))
     assert not found.safe
     assert found.headline == "Not safe: 1 difference of shown cells is unsafe."
     (difference,) = found.differences
@@ -164,7 +164,7 @@ def test_contributors_are_looked_at_in_a_file_as_in_the_table_that_it_was_writte
         "v": [0.1, 0.2, 0.7, 0.3, 0.6, 0.1, 0.7, 1.1],
     })  # fmt: skip
     table = Table.of(Microdata(firms), "region * sector", "v")
-    shown = PublishedTable.shown(table)
+    shown = PublishedTable.unprotected(table)
     gone = np.isin(table.cells.labels[:, 1], ["a", "b"]) & (table.cells.labels[:, 0] != "Total")
     published = shown.with_(
         values=np.where(gone, np.nan, shown.values), status=np.where(gone, Status.PRIMARY, Status.SHOWN).astype(np.int8),

@@ -42,7 +42,7 @@ def published(formula: str = "town * sector", decimals: int | None = None) -> Pu
         Attribute("kind", scale=Scale.UNORDERED), Attribute("turnover", unit="thousand euros"),
     ))  # fmt: skip
     table = Table.of(Microdata(frame, schema), formula, "turnover", decimals=decimals)
-    shown = PublishedTable.shown(table)
+    shown = PublishedTable.unprotected(table)
     values, status = shown.values.copy(), shown.status.copy()
     for labels, how in (
         ({"town": "Oslo", "sector": "a"}, 1),
@@ -171,7 +171,7 @@ def test_json_stat_tells_subtotals_units_variances_and_quality() -> None:
 
 def test_a_sparse_cube_is_written_as_an_object() -> None:
     frame = pd.DataFrame({"a": [f"a{i}" for i in range(30)], "b": [f"b{i}" for i in range(30)], "v": range(30)})
-    table = PublishedTable.shown(Table.of(Microdata(frame), "a * b", "v"))
+    table = PublishedTable.unprotected(Table.of(Microdata(frame), "a * b", "v"))
     document = json_stat(table)
     check_json_stat(document)
     assert isinstance(document["value"], dict)
@@ -218,10 +218,10 @@ def test_sdmx_csv_refuses_what_the_standard_does_not_know(options: dict[str, Any
 def test_labels_that_would_have_the_same_code_are_refused() -> None:
     frame = pd.DataFrame({"a": ["b c", "b_c"], "v": [1, 2]})
     with pytest.raises(DataError, match="has no code of its own"):
-        sdmx_csv(PublishedTable.shown(Table.of(Microdata(frame), "a", "v")))
+        sdmx_csv(PublishedTable.unprotected(Table.of(Microdata(frame), "a", "v")))
     clash = pd.DataFrame({"obs value": ["x", "y"], "v": [1, 2]})
     with pytest.raises(DataError, match="which is a column of SDMX-CSV"):
-        sdmx_csv(PublishedTable.shown(Table.of(Microdata(clash), "`obs value`", "v")))
+        sdmx_csv(PublishedTable.unprotected(Table.of(Microdata(clash), "`obs value`", "v")))
 
 
 def test_the_ending_of_the_name_says_the_form_and_nothing_half_written_stays(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_no_file_holds_a_value_that_is_not_published(tmp_path: Path) -> None:
 
 def test_files_do_not_hold_what_adding_up_leaves_in_the_last_digits(tmp_path: Path) -> None:
     frame = pd.DataFrame({"region": ["a", "a", "b"], "v": [0.1, 0.2, 0.7]})
-    published = PublishedTable.shown(Table.of(Microdata(frame), "region", "v"))
+    published = PublishedTable.unprotected(Table.of(Microdata(frame), "region", "v"))
     assert csv_text(published).splitlines()[1:] == ["Total,1,", "a,0.3,", "b,0.7,"]
     assert json_stat(published)["value"] == [1, 0.3, 0.7]
     assert ",0.3,A,F" in sdmx_csv(published)
@@ -271,7 +271,7 @@ def test_files_do_not_hold_what_adding_up_leaves_in_the_last_digits(tmp_path: Pa
 
 def test_the_variance_of_a_cell_that_is_not_published_is_not_published() -> None:
     frame = pd.DataFrame({"region": ["a", "b"], "v": [1.0, 2.0]})
-    published = PublishedTable.shown(Table.of(Microdata(frame), "region", "v"))
+    published = PublishedTable.unprotected(Table.of(Microdata(frame), "region", "v"))
     hidden = published.with_(values=np.array([3.0, np.nan, 2.0]), variance=np.array([2.0, 1.0, 1.0]))
     assert np.isnan(hidden.frame()["variance"].to_numpy()).tolist() == [False, True, False]
 
@@ -295,7 +295,7 @@ def test_what_is_written_is_read_back_with_the_same_intervals(name: str, formula
         read = PublishedTable.from_frame(plain, list(made.cells.dimensions), "value", status="status")
     else:
         back = read_json_stat(out) if name.endswith("json") else read_sdmx_csv(out)
-        read = PublishedTable.from_frame(back.frame, back.nested, "value", status="status", variance=back.variance)
+        read = PublishedTable.from_frame(back.cells, back.nested, "value", status="status", variance=back.variance)
     assert len(read) == len(table)
     assert np.array_equal(np.sort(table.values), np.sort(read.values), equal_nan=True)
     expected, found = audit(table, insiders="none"), audit(read)
@@ -305,7 +305,7 @@ def test_what_is_written_is_read_back_with_the_same_intervals(name: str, formula
 def test_variances_changes_and_nesting_come_back(tmp_path: Path) -> None:
     table = noisy()
     for read in (read_json_stat(table.write(tmp_path / "a.json")), read_sdmx_csv(table.write(tmp_path / "a.sdmx.csv"))):
-        frame = read.frame.rename(columns=str.lower)
+        frame = read.cells.rename(columns=str.lower)
         assert read.variance == "variance"
         assert (frame["status"] == "changed").sum() == (table.status == Status.CHANGED).sum()
         assert (frame["status"] == "suppressed").sum() == table.suppressed.sum()
@@ -327,9 +327,9 @@ def test_a_dataset_of_eurostat_is_read(tmp_path: Path) -> None:
         "value": {"0": 100, "3": 20}, "status": {"1": "c", "2": "c", "3": "e"},
     }))  # fmt: skip
     read = read_json_stat(tmp_path / "e.json")
-    assert read.frame["geo"].tolist() == ["TOTAL", "IT", "NO", "SE"]
-    assert read.frame["status"].tolist() == ["", "suppressed", "suppressed", ""]  # somebody's estimate is a figure
-    table = PublishedTable.from_frame(read.frame, read.nested, "value", status="status")
+    assert read.cells["geo"].tolist() == ["TOTAL", "IT", "NO", "SE"]
+    assert read.cells["status"].tolist() == ["", "suppressed", "suppressed", ""]  # somebody's estimate is a figure
+    table = PublishedTable.from_frame(read.cells, read.nested, "value", status="status")
     found = audit(table)
     assert found.high[1] == pytest.approx(80)
 
@@ -355,5 +355,7 @@ def test_what_is_not_json_stat_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_codes_of_sdmx_are_labels_without_their_accents() -> None:
     frame = pd.DataFrame({"région": ["Île-de-France", "Bretagne"] * 3, "v": [1.0, 2.0] * 3})
-    rows = list(csv.DictReader(io.StringIO(sdmx_csv(PublishedTable.shown(Table.of(Microdata(frame), "région", "v"))))))
+    rows = list(
+        csv.DictReader(io.StringIO(sdmx_csv(PublishedTable.unprotected(Table.of(Microdata(frame), "région", "v")))))
+    )
     assert {r["REGION"] for r in rows} == {"_T", "Ile-de-France", "Bretagne"}

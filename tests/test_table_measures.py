@@ -128,7 +128,7 @@ def test_one_cell_of_equal_contributors_leaves_half_of_the_variance() -> None:
     """Three contribute 10 each: whoever knows his own knows the sum of two, and half of a prior variance of 25 remains."""
     t = table(pd.DataFrame({"region": ["N"] * 3, "turnover": [10.0] * 3}), "region")
     measure = RelativeCertainty(prior_cv=0.5, base_cv=0.25, intervals=False)
-    score = measure.score(PublishedTable.shown(t))
+    score = measure.score(PublishedTable.unprotected(t))
     assert score.value == pytest.approx(2.5**2 / 12.5)
     assert score.details["contributors above 1"] == 0
 
@@ -145,7 +145,7 @@ def test_the_paper_s_example_of_sizes_is_just_safe() -> None:
 
 def test_a_contributor_who_stands_alone_in_a_shown_cell_is_known() -> None:
     t = table(pd.DataFrame({"region": list("NSS"), "turnover": [10.0, 4.0, 5.0]}), "region")
-    score = RelativeCertainty().score(PublishedTable.shown(t))
+    score = RelativeCertainty().score(PublishedTable.unprotected(t))
     assert np.isinf(score.value)
     assert score.details["known exactly"] == 3  # and in the other cell, each of two knows the other
     assert "known exactly" in score.words
@@ -192,7 +192,7 @@ def test_contributors_at_risk_are_counted() -> None:
 def test_counts_have_no_contributions_to_be_certain_of() -> None:
     t = table(variable=None)
     with pytest.raises(NotApplicable, match="cell_certainty"):
-        RelativeCertainty().score(PublishedTable.shown(t))
+        RelativeCertainty().score(PublishedTable.unprotected(t))
 
 
 def test_the_prior_must_leave_something_to_protect() -> None:
@@ -251,7 +251,7 @@ def test_certainty_about_cells_compares_variances(of: str) -> None:
     ratio = (0.4 * t.value[unsafe]) ** 2 / 12 / (25 * t.cells.sizes[unsafe])
     found = CellCertainty(rule, of=of).score(p).value
     assert found == pytest.approx(ratio.max() if of == "largest" else (ratio > 1).mean())
-    assert np.isinf(CellCertainty(rule).score(PublishedTable.shown(t)).value)
+    assert np.isinf(CellCertainty(rule).score(PublishedTable.unprotected(t)).value)
 
 
 def test_counts_are_measured_by_their_cells() -> None:
@@ -282,14 +282,14 @@ def test_a_reader_of_rounded_cells_has_intervals() -> None:
     assert (reader_variance(p) <= 16 / 12 + 1e-9).all()
     wide = p.with_(low=p.values - 40, high=p.values + 40)  # nobody needs more than the method's own changes
     assert reader_variance(wide).max() <= np.mean((p.values - t.value) ** 2) + 1e-9
-    assert (reader_variance(PublishedTable.shown(t)) == 0).all()
+    assert (reader_variance(PublishedTable.unprotected(t)) == 0).all()
 
 
 # -- utility
 
 
 def test_all_of_a_shown_table_is_kept() -> None:
-    shown = PublishedTable.shown(table())
+    shown = PublishedTable.unprotected(table())
     assert PublishedValue().score(shown).value == 1
     assert PublishedValue(of="cells").score(shown).value == 1
     assert TableAccuracy().score(shown).value == 1
@@ -401,7 +401,7 @@ def test_every_common_measure_applies_to_every_method(measure: Any, method: Prot
 
 @pytest.mark.parametrize("measure", [TableAccuracy(), RelativeCertainty(), PublishedValue()], ids=lambda m: m.name)
 def test_what_is_published_alone_cannot_be_measured_against_the_truth(measure: Any) -> None:
-    p = PublishedTable.shown(table()).with_(original=None)
+    p = PublishedTable.unprotected(table()).with_(original=None)
     with pytest.raises(NotApplicable, match="before protection"):
         measure.score(p)
 

@@ -90,7 +90,7 @@ def test_changes_are_shown_in_bands(t: Table) -> None:
 
 def test_of_three_dimensions_two_are_drawn() -> None:
     frame = firms(1, 80, kind=np.arange(80) % 2)
-    p = PublishedTable.shown(table(frame, "region * sector * kind"))
+    p = PublishedTable.unprotected(table(frame, "region * sector * kind"))
     shown, down, across = heatmap_frame(p)
     assert {down, across} == {"region", "sector"}
     assert len(shown) == 16
@@ -106,7 +106,7 @@ def test_of_three_dimensions_two_are_drawn() -> None:
 def test_of_many_labels_the_largest_are_drawn() -> None:
     n = 90
     frame = pd.DataFrame({"region": [f"r{i:02d}" for i in range(n)], "turnover": np.arange(1.0, n + 1)})
-    shown, down, across = heatmap_frame(PublishedTable.shown(table(frame, "region")))
+    shown, down, across = heatmap_frame(PublishedTable.unprotected(table(frame, "region")))
     assert (down, across) == ("region", "")
     labels = list(shown["row"])
     assert len(labels) == 40
@@ -121,7 +121,7 @@ def test_a_table_of_one_number_has_no_heat_map() -> None:
     from sfumato.tables.cells import Cells
 
     cells = Cells((), np.empty((1, 0), object), sparse.csr_array(np.ones((1, 1))))
-    p = PublishedTable.shown(Table(cells, np.array([5.0]), np.array([2.0]), "turnover"))
+    p = PublishedTable.unprotected(Table(cells, np.array([5.0]), np.array([2.0]), "turnover"))
     with pytest.raises(NotApplicable, match="one number"):
         heatmap(p)
 

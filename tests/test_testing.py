@@ -190,7 +190,7 @@ class Shift(Protection):
     by = 0.0
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
-        published = PublishedTable.shown(table, self)
+        published = PublishedTable.unprotected(table, self)
         published.values[:] += self.by
         return published
 

@@ -103,12 +103,12 @@ def visible(text: str) -> str:
     >>> visible("\\x1b[31mred\\x07"), visible("a\\x9bb")
     ('␛[31mred␇', 'a<U+009B>b')
     """
-    return _UNSEEN.sub(_picture, text)
 
+    def picture(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return chr(0x2400 + code) if code < 0x20 else "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"<U+{code:04X}>"
 
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return chr(0x2400 + code) if code < 0x20 else "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"<U+{code:04X}>"
+    return _UNSEEN.sub(picture, text)
 
 
 def plural(count: int, noun: str = "record") -> str:

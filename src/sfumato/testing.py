@@ -59,6 +59,7 @@ __all__ = ["check_estimator", "check_mask", "check_measure", "check_protection",
 
 T = TypeVar("T", bound=Parametric)
 Values = Mapping[str, Any]
+Promises = tuple[Callable[..., None], ...]
 
 # --- microdata
 # A file with everything in it, and its extreme forms.
@@ -356,7 +357,7 @@ def refuses_wrong_parameters(thing: Parametric) -> None:
             require_refusal(change, rf"{name} .*must be .*\.$", f"{name} = {value!r}")
 
 
-GENERAL_PROMISES = (is_described, survives_toml, copies_itself, refuses_wrong_parameters)
+GENERAL_PROMISES: Promises = (is_described, survives_toml, copies_itself, refuses_wrong_parameters)
 
 
 # --- promises of masks
@@ -949,6 +950,18 @@ def _keep(promise: Callable[..., None], thing: Parametric, *arguments: Any, on: 
         raise AssertionError(f"{thing!r} breaks a promise. {sentence}{data} {said}") from error
 
 
+def _keep_all(
+    thing: Parametric, promises: Promises, data: object, extreme: Callable[..., None], extremes: Mapping[str, object]
+) -> None:
+    """Try the general promises, those about ordinary data, and the one about extreme data."""
+    for promise in GENERAL_PROMISES:
+        _keep(promise, thing, thing)
+    for promise in promises:
+        _keep(promise, thing, thing, data)
+    for name, other in extremes.items():
+        _keep(extreme, thing, thing, other, on=name)
+
+
 def _check_type(family: type[T], given: T | type[T], values: Values | None) -> None:
     if not isinstance(given, family) and not (isinstance(given, type) and issubclass(given, family)):
         raise TypeError(f"a class derived from {family.__name__}, or an instance of one, can be checked here.")
@@ -983,13 +996,7 @@ def check_mask(mask: Mask | type[Mask], values: Values | None = None) -> None:
     """
     extremes = {name: microdata(name) for name in EXTREMES}
     for thing in _instances(Mask, mask, values):  # type: ignore[type-abstract]
-        for general in GENERAL_PROMISES:
-            _keep(general, thing, thing)
-        data = microdata()
-        for promise in MASK_PROMISES:
-            _keep(promise, thing, thing, data)
-        for name, extreme in extremes.items():
-            _keep(masks_extreme_data, thing, thing, extreme, on=name)
+        _keep_all(thing, MASK_PROMISES, microdata(), masks_extreme_data, extremes)
 
 
 def check_measure(measure: Measure | type[Measure], values: Values | None = None) -> None:
@@ -1002,13 +1009,7 @@ def check_measure(measure: Measure | type[Measure], values: Values | None = None
     """
     extremes = {name: Recipe(()).apply(microdata(name), DRAWS) for name in EXTREMES}
     for thing in _instances(Measure, measure, values):  # type: ignore[type-abstract]
-        for general in GENERAL_PROMISES:
-            _keep(general, thing, thing)
-        release = RECIPE.apply(microdata(), DRAWS)
-        for promise in MEASURE_PROMISES:
-            _keep(promise, thing, thing, release)
-        for name, extreme in extremes.items():
-            _keep(scores_extreme_data, thing, thing, extreme, on=name)
+        _keep_all(thing, MEASURE_PROMISES, RECIPE.apply(microdata(), DRAWS), scores_extreme_data, extremes)
 
 
 def check_estimator(estimator: Estimator | type[Estimator], values: Values | None = None) -> None:
@@ -1019,14 +1020,10 @@ def check_estimator(estimator: Estimator | type[Estimator], values: Values | Non
     >>> from sfumato.utility import Mean
     >>> check_estimator(Mean)
     """
+    # sums of infinite or huge values have no limit to keep
+    extremes = {name: microdata(name) for name in EXTREMES if not name.endswith("values")}
     for thing in _instances(Estimator, estimator, values):  # type: ignore[type-abstract]
-        for general in GENERAL_PROMISES:
-            _keep(general, thing, thing)
-        for promise in ESTIMATOR_PROMISES:
-            _keep(promise, thing, thing, microdata())
-        for name in EXTREMES:
-            if not name.endswith("values"):  # sums of infinite or huge values have no limit to keep
-                _keep(estimates_extreme_data, thing, thing, microdata(name), on=name)
+        _keep_all(thing, ESTIMATOR_PROMISES, microdata(), estimates_extreme_data, extremes)
 
 
 def check_protection(protection: Protection | type[Protection], values: Values | None = None) -> None:

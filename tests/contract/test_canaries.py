@@ -337,7 +337,7 @@ def test_a_published_recipe_repeats_no_value_that_was_typed(cls: type[Mask]) -> 
             assert "48271" not in text, f"{name} = {typed}"
             assert "qzxv" not in text, f"{name} = {typed}"
             assert name in tomllib.loads(text)["step"][1]["withheld"]
-            assert f"step.{name}" not in recipe.told()
+            assert f"step.{name}" not in recipe.published_parameters()
             with pytest.raises(RecipeError, match="withheld from what is published"):
                 Recipe.from_toml(text)
 

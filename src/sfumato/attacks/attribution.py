@@ -191,7 +191,7 @@ class ValueTolerance:
         """Whether only equal values count."""
         return self.relative == 0 and self.absolute == 0
 
-    def around(self, value: Numbers) -> tuple[Numbers, Numbers]:
+    def interval(self, value: Numbers) -> tuple[Numbers, Numbers]:
         """Return the ends of the intervals, shape (m,) each."""
         reach = self.relative * np.abs(value) + self.absolute
         return value - reach, value + reach
@@ -216,7 +216,7 @@ class Attributed:
     @cached_property
     def agreeing(self) -> Numbers:
         """Those among them whose value is right, shape (m,)."""
-        low, high = self.reach.around(self.targets.value)
+        low, high = self.reach.interval(self.targets.value)
         return kernels.matching.counts_within(self.matches, self.held.held, self.targets.of, low, high)
 
     @property
@@ -248,7 +248,7 @@ class Attributed:
         if self.reach.exact:
             right = np.where(self.agreeing == support, 1 / np.maximum(ties, 1), 0.0)
         else:
-            low, high = self.reach.around(self.targets.value)
+            low, high = self.reach.interval(self.targets.value)
             right = ((self.guess >= low) & (self.guess <= high)).astype(np.float64)
         return np.where(self.matched > 0, right, np.nan)
 

@@ -192,7 +192,7 @@ class Weighing(Parametric, abstract=True):
 
     tolerance: float | Mapping[str, float] = param(
         default=0.1,
-        doc="numbers agree if they differ by at most so many standard deviations of the released column",
+        doc="numbers agree if they differ by at most this many standard deviations of the released column",
         low=0,
         per_column=True,
     )

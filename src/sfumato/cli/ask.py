@@ -5,67 +5,48 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
-from sfumato.cli.listing import show
-from sfumato.cli.options import Json, expand_options, method_option, output_option
+from sfumato.cli.files import check_chart, save_chart
+from sfumato.cli.listing import completion, show
+from sfumato.cli.options import METHOD, Json, argument, expand_options, flag, method_field, option, output_field
 from sfumato.cli.parse import names, settings
-from sfumato.cli.vault import Folder, open_vault
+from sfumato.cli.vault import open_vault
+from sfumato.contract.parameters import find, registered
 
 if TYPE_CHECKING:
     from sfumato.mas.dataset import Dataset
     from sfumato.mas.question import Analysis
 
 
-def analysis_names(incomplete: str) -> list[str]:
-    """Complete the name of an analysis."""
-    from sfumato.contract.parameters import registered
-
-    return [name for name in registered("analysis") if name.startswith(incomplete)]
+_analyses = completion(lambda: registered("analysis"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskOptions:
     """The options of `sfumato ask`."""
 
-    vault: Folder
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The name of a frozen data set.")]
-    universe: Annotated[
-        str,
-        typer.Option(
-            help="Whom it is about: \"sex == 'F' and age in ('60 to 69', '70 to 89')\", or JSON. Everybody if not given."
-        ),
-    ] = ""
-    crosstab: Annotated[
-        str | None, method_option(metavar="VARIABLES", help="A table of counts by variables, with commas between.")
-    ] = None
-    ols: Annotated[
-        str | None, method_option(metavar="FORMULA", help="A linear regression: 'log(income) ~ age + C(race)'.")
-    ] = None
-    logit: Annotated[str | None, method_option(metavar="FORMULA", help="A logistic regression.")] = None
-    analysis: Annotated[
-        str | None,
-        method_option(
-            help="Any other analysis, by name: quantiles, correlation, ... `--list` shows all.",
-            autocompletion=analysis_names,
-        ),
-    ] = None
-    set_: Annotated[
-        list[str] | None,
-        method_option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A parameter of the analysis: of=income, weighted=true. May be repeated.",
-        ),
-    ] = None
-    list_: Annotated[bool, method_option("--list", help="Show every analysis with its parameters, and stop.")] = False
-    chart: Annotated[Path | None, output_option(help="Draw the answer (.svg or .png); residuals have a chart.")] = None
-    user: Annotated[
-        str | None, typer.Option(help="Who asks, for the accounts and the log; your name on this machine if not given.")
-    ] = None
+    vault: Path | None = argument("VAULT", "The folder of the vault.")
+    dataset: str | None = argument("DATASET", "The name of a frozen data set.")
+    universe: str = option(
+        "The persons that it is about: \"sex == 'F' and age in ('60 to 69', '70 to 89')\", or JSON. Everybody if not given.",
+        default="",
+    )
+    crosstab: str | None = method_field("A table of counts by variables, with commas between.", metavar="VARIABLES")
+    ols: str | None = method_field("A linear regression: 'log(income) ~ age + C(race)'.", metavar="FORMULA")
+    logit: str | None = method_field("A logistic regression.", metavar="FORMULA")
+    analysis: str | None = method_field(
+        "Any other analysis, by name: quantiles, correlation, ... `--list` shows all.", autocompletion=_analyses
+    )
+    set_: list[str] | None = method_field(
+        "A parameter of the analysis: of=income, weighted=true.", metavar="NAME=VALUE"
+    )
+    list_: bool = flag("Show every analysis with its parameters, and stop.", panel=METHOD)
+    chart: Path | None = output_field("Draw the answer (.svg or .png); residuals have a chart.")
+    user: str | None = option("Who asks, for the accounts and the log; your name on this machine if not given.")
     as_json: Json = False
 
 
@@ -75,14 +56,16 @@ def ask(options: AskOptions) -> None:
 
     Without an analysis: what may be asked, variables and their levels.
     """
-    from sfumato.cli.files import check_chart, save_chart
-    from sfumato.contract.parameters import registered
     from sfumato.mas.answer import Refusal
 
     screen, chart = Screen(options.as_json), options.chart
     if options.list_:
         show(screen, registered("analysis"), "analyses")
         return
+    if options.vault is None or options.dataset is None:
+        raise Misuse(
+            "the vault and the data set are missing: sfumato ask VAULT DATASET. To see the analyses: sfumato ask --list"
+        )
     chosen = _analysis(options)
     if chart is not None and (chosen is None or not chosen.drawn):
         raise Misuse("--chart is for an answer that can be drawn: give --analysis residuals.")
@@ -104,8 +87,6 @@ def ask(options: AskOptions) -> None:
 
 def _analysis(options: AskOptions) -> Analysis | None:
     """Return the one analysis that is asked for, or None."""
-    from sfumato.contract.parameters import find
-
     shortcuts = (
         ("cross_tab", "by", options.crosstab), ("ols", "formula", options.ols), ("logistic", "formula", options.logit)
     )  # fmt: skip

@@ -12,8 +12,17 @@ import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen, percent
 from sfumato.cli.files import check_chart, check_report, save_chart
-from sfumato.cli.options import Only, OutputOptions, SourceOptions, expand_options, output_option
+from sfumato.cli.options import (
+    Only,
+    OutputOptions,
+    SourceOptions,
+    argument,
+    expand_options,
+    option,
+    output_field,
+)
 from sfumato.cli.parse import pair, values_of
+from sfumato.cli.vault import open_vault
 from sfumato.contract.score import number
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.files import private
@@ -27,9 +36,6 @@ if TYPE_CHECKING:
     from sfumato.mas.attacks.reference_workload import Honest, HonestUsers
     from sfumato.mas.policy import Policy
     from sfumato.mas.usage import UsageReport
-
-# --- attack map
-# `sfumato attack --map`: what attacks gain against what honest users keep, over the settings of a policy.
 
 
 def settings_swept(given: Iterable[str], policy: Policy) -> dict[str, tuple[float, ...]]:
@@ -67,60 +73,35 @@ def show_map(screen: Screen, m: RUMap, choice: Choice | None) -> None:
     screen.say(str(choice), strong=True)
 
 
-# --- attack
-# `sfumato attack`: every recipe of the attack bench against a policy, or some at several of its settings.
-
-
 @dataclass(frozen=True, kw_only=True)
 class AttackOptions:
     """The options of `sfumato attack`."""
 
-    policy: Annotated[
-        str, typer.Argument(help="census2009, hardened, strict, or a policy of your own in TOML.", show_default=True)
-    ] = "hardened"
-    file: Annotated[
-        Path | None, typer.Option("--data", help="Data to attack. A generated survey of 20,000 persons if not given.")
-    ] = None
+    policy: str = argument(
+        "POLICY", "census2009, hardened, strict, or a policy of your own in TOML.", default="hardened"
+    )
+    file: Path | None = option("Data to attack. A generated survey of 20,000 persons if not given.", "--data")
     source: Annotated[SourceOptions, Only("schema", "read")]
-    recipe: Annotated[
-        list[str] | None,
-        typer.Option(help="A recipe by name; all if not given, with --map some cheap ones. May be repeated."),
-    ] = None
-    targets: Annotated[int, typer.Option(help="Targets of each recipe.", min=10, max=100_000)] = 400
-    rules_off: Annotated[
-        bool | None,
-        typer.Option(
-            "--rules-off/--rules-on",
-            help="Attack again with the universe rules off, or not; with --map attack with the rules off, or on.",
-            show_default=False,
-        ),
-    ] = None
-    over: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="SETTING=VALUES",
-            help="Trace risk against utility over a setting of the policy: drop.share=0.05,0.1,0.2 or counts.sd=1:10:4. Give it "
-            "twice to sweep two.",
-            show_default=False,
-        ),
-    ] = None
-    max_risk: Annotated[
-        float | None,
-        typer.Option(metavar="R", help="With --map, choose the most useful settings with a risk of at most R.", min=0),
-    ] = None
-    vault: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VAULT/NAME",
-            help="A data set of a vault: the report says what was asked of it so far.",
-            show_default=False,
-        ),
-    ] = None
-    out: Annotated[
-        Path | None, output_option(help="Write a report (.html or .pdf, and .json beside it): confidential.")
-    ] = None
-    chart: Annotated[Path | None, output_option(help="With --map, draw the map (.svg or .png).")] = None
+    recipe: list[str] | None = option("A recipe by name; all if not given, with --map some cheap ones.")
+    targets: int = option("Targets of each recipe.", default=400, min=10, max=100_000)
+    rules_off: bool | None = option(
+        "Attack again with the universe rules off, or not; with --map attack with the rules off, or on.",
+        "--rules-off/--rules-on",
+    )
+    over: list[str] | None = option(
+        "Trace risk against utility over a setting of the policy: drop.share=0.05,0.1,0.2 or counts.sd=1:10:4. Give it "
+        "twice to sweep two.",
+        "--map",
+        metavar="SETTING=VALUES",
+    )
+    max_risk: float | None = option(
+        "With --map, choose the most useful settings with a risk of at most R.", metavar="R", min=0
+    )
+    vault: str | None = option(
+        "A data set of a vault: the report says what was asked of it so far.", metavar="VAULT/NAME"
+    )
+    out: Path | None = output_field("Write a report (.html or .pdf, and .json beside it): confidential.")
+    chart: Path | None = output_field("With --map, draw the map (.svg or .png).")
     output: OutputOptions
 
     def check(self) -> None:
@@ -137,8 +118,8 @@ class AttackOptions:
 def attack(options: AttackOptions) -> None:
     """Attack a policy of the analysis system by every known recipe, and see what it costs honest users.
 
-    Confidential attributes are planted in the data before they are attacked: no real value is guessed. Success is set against
-    that of somebody who does not ask, with Wilson's interval, and against the bar that a policy has to hold. With --map, some
+    Confidential attributes are planted in the data before they are attacked: no real value is guessed. Success is compared
+    with that of somebody who does not ask (Wilson's interval), and with the limit that a policy must keep. With --map, some
     recipes attack the policy at several settings, and the most useful ones that are safe enough can be chosen.
     """
     from sfumato.mas.attacks import bench as benches
@@ -148,7 +129,8 @@ def attack(options: AttackOptions) -> None:
     options.check()
     swept = settings_swept(options.over or (), policy)
     recipes = [benches.recipe_named(name)() for name in options.recipe] if options.recipe else None
-    stands = None if options.vault is None else _standing(options.vault)
+    vault = None if options.vault is None else Path(options.vault)
+    stands = None if vault is None else open_vault(vault.parent).usage(vault.name)
     data = None if options.file is None else options.source.load(screen, options.file)
     with private() as folder:
         bench, users = _laid_out(data, Path(folder), options.targets)
@@ -165,7 +147,10 @@ def attack(options: AttackOptions) -> None:
             "workload": _honest(screen, policy.title, served),
         }
     if options.out is not None:
-        _report(screen, options.out, policy, attacks, served, stands)
+        from sfumato.reports.subject_reports import policy_report
+
+        policy_report(policy, attacks=attacks, served=served, standing=stands).write(options.out, json=True)
+        screen.say(f"Wrote {options.out} and {options.out.with_suffix('.json')}.")
     screen.answer({**document, "report": options.out})
 
 
@@ -229,28 +214,6 @@ def _map(
     )
     if choice is not None and not choice.feasible:
         raise typer.Exit(INFEASIBLE)
-
-
-def _report(
-    screen: Screen,
-    out: Path,
-    policy: Policy,
-    attacks: Mapping[str, Sequence[Outcome]],
-    served: Honest,
-    stands: UsageReport | None,
-) -> None:
-    from sfumato.reports.subject_reports import policy_report
-
-    policy_report(policy, attacks=attacks, served=served, standing=stands).write(out, json=True)
-    screen.say(f"Wrote {out} and {out.with_suffix('.json')}.")
-
-
-def _standing(text: str) -> UsageReport:
-    """Return how a data set stands, from VAULT/NAME."""
-    from sfumato.cli.vault import open_vault
-
-    path = Path(text)
-    return open_vault(path.parent).standing(path.name)
 
 
 def _honest(screen: Screen, title: str, found: Honest) -> dict[str, Any]:

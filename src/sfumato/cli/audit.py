@@ -7,16 +7,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.files import load_cells, load_table, refuse_absent, refuse_existing
-from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, per_size_option, reading_option
+from sfumato.cli.options import (
+    OutputOptions,
+    Read,
+    argument,
+    expand_options,
+    flag,
+    option,
+    output_field,
+    per_size_option,
+    reading_field,
+)
 from sfumato.cli.parse import named_hierarchies, names, number, total_labels, with_hierarchies
 from sfumato.cli.table_source import HierarchyFiles, TableSchema, records
 from sfumato.errors import DataError, did_you_mean, join_names, unknown_name
+from sfumato.files import write_text
 
 if TYPE_CHECKING:
     from sfumato.tables.audit_result import Audit
@@ -27,117 +38,71 @@ if TYPE_CHECKING:
     from sfumato.tables.table import Table
 
 ORIGINAL = "If you hold the records"
-original_option = partial(typer.Option, rich_help_panel=ORIGINAL)
+original_field = partial(option, rich_help_panel=ORIGINAL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
     """The options of `sfumato audit`."""
 
-    file: Annotated[
-        Path, typer.Argument(metavar="PUBLISHED", help="The published table: a row for each cell.", show_default=False)
-    ]
-    dimensions: Annotated[
-        str | None,
-        reading_option(
-            metavar="COLUMNS",
-            help="The columns of labels, with commas between. All but value, status, variance and quality if not given.",
-        ),
-    ] = None
-    value: Annotated[str, reading_option(metavar="COLUMN", help="The column of figures.")] = "value"
-    status: Annotated[
-        str | None,
-        reading_option(
-            metavar="COLUMN", help="A column of flags that say which figures are not shown. 'status' if there is one."
-        ),
-    ] = None
+    file: Path = argument("PUBLISHED", "The published table: a row for each cell.", required=True)
+    dimensions: str | None = reading_field(
+        "The columns of labels, with commas between. All but value, status, variance and quality if not given.",
+        metavar="COLUMNS",
+    )
+    value: str = reading_field("The column of figures.", default="value", metavar="COLUMN")
+    status: str | None = reading_field(
+        "A column of flags that say which figures are not shown. 'status' if there is one.", metavar="COLUMN"
+    )
     hierarchy: HierarchyFiles = None
-    total: Annotated[
-        list[str] | None,
-        reading_option(
-            metavar="LABEL|COLUMN=LABEL",
-            help="The label of a total, where it is not one of the usual names. May be repeated.",
-        ),
-    ] = None
-    mark: Annotated[
-        list[str] | None,
-        reading_option(
-            help="A mark that stands for a figure that is not shown, besides the usual x, c, : and .. May be repeated."
-        ),
-    ] = None
-    absent: Annotated[
-        Literal["empty", "suppressed"], reading_option(help="What it means that a combination of labels has no row.")
-    ] = "empty"
+    total: list[str] | None = reading_field(
+        "The label of a total, where it is not one of the usual names.", metavar="LABEL|COLUMN=LABEL"
+    )
+    mark: list[str] | None = reading_field(
+        "A mark that stands for a figure that is not shown, besides the usual x, c, : and .."
+    )
+    absent: Literal["empty", "suppressed"] = reading_field(
+        "The meaning of a combination of labels without a row.", default="empty"
+    )
     read: Read = None
-    within: Annotated[
-        float,
-        typer.Option(help="How far a shown figure may be from the true one: the base, if figures were rounded.", min=0),
-    ] = 0.0
-    whole: Annotated[bool, typer.Option("--whole", help="Only whole numbers are possible: counts.")] = False
-    negative: Annotated[bool, typer.Option("--negative", help="Figures may be below 0.")] = False
-    tolerance: Annotated[
-        float, typer.Option(help="How long an interval must be, as a share of the value, if no rule says so.", min=0)
-    ] = 0.1
-    known: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LABELS=VALUE|FILE",
-            help="What a reader knows besides: 'North,coal=120', or 'North,coal=100:150' where he knows it to lie between; or a "
-            ".csv with the labels and a column value, or low and high. May be repeated.",
-        ),
-    ] = None
-    original: Annotated[
-        Path | None,
-        original_option(
-            metavar="RECORDS",
-            help="The confidential records that the table was made from: for rules and contributors.",
-            show_default=False,
-        ),
-    ] = None
-    read_original: Annotated[
-        list[str] | None,
-        original_option(
-            metavar="NAME=VALUE", help="How to read the records, as --read says how to read the table. May be repeated."
-        ),
-    ] = None
-    variable: Annotated[
-        str | None, original_option(help="Which column of the records was summed; without it they are counted.")
-    ] = None
-    contributor: Annotated[
-        str | None, original_option(metavar="COLUMN", help="Who contributed a record; the schema's if not given.")
-    ] = None
-    rule: Annotated[
-        list[str] | None,
-        original_option(
-            help="Which cells are unsafe, and how uncertain they must be: 'p% 10', 'nk 2 85', 'minimum 3'. May be repeated."
-        ),
-    ] = None
-    insiders: Annotated[
-        Literal["none", "equations", "bounds"],
-        original_option(
-            help="Contributors who know their own: not looked at, what follows exactly, or also nearly (slow)."
-        ),
-    ] = "equations"
-    prior_cv: Annotated[
-        float | None,
-        original_option(help="To within which share of its size contributors know each other's figure beforehand."),
-    ] = None
-    base_cv: Annotated[
-        float | None, original_option(help="To within which share they may know it afterwards, at best.")
-    ] = None
-    size: Annotated[
-        str | None, original_option(metavar="COLUMN", help="A public measure of the contributors' size.")
-    ] = None
-    per_size: Annotated[str | None, per_size_option(ORIGINAL)] = None
+    within: float = option(
+        "How far a shown figure may be from the true one: the base, if figures were rounded.", default=0.0, min=0
+    )
+    whole: bool = flag("Only whole numbers are possible: counts.")
+    negative: bool = flag("Figures may be below 0.")
+    tolerance: float = option(
+        "Least length of an interval, as a share of the value, if no rule says another.", default=0.1, min=0
+    )
+    known: list[str] | None = option(
+        "A cell that a reader knows: 'North,coal=120', or 'North,coal=100:150' for a value between two numbers; or a "
+        ".csv with the labels and a column value, or low and high.",
+        metavar="LABELS=VALUE|FILE",
+    )
+    original: Path | None = original_field(
+        "The confidential records that the table was made from: for rules and contributors.", metavar="RECORDS"
+    )
+    read_original: list[str] | None = original_field(
+        "How to read the records, as --read says how to read the table.", metavar="NAME=VALUE"
+    )
+    variable: str | None = original_field("Which column of the records was summed; without it they are counted.")
+    contributor: str | None = original_field("Who contributed a record; the schema's if not given.", metavar="COLUMN")
+    rule: list[str] | None = original_field(
+        "Which cells are unsafe, and how uncertain they must be: 'p% 10', 'nk 2 85', 'minimum 3'."
+    )
+    insiders: Literal["none", "equations", "bounds"] = original_field(
+        "Contributors who know their own figures: not examined, exactly (equations), or nearly, too (bounds; slow).",
+        default="equations",
+    )
+    prior_cv: float | None = original_field(
+        "How closely contributors know each other's figures before publication, as a share of their size."
+    )
+    base_cv: float | None = original_field("How closely they may know them afterwards, as a share of their size.")
+    size: str | None = original_field("A public measure of the contributors' size.", metavar="COLUMN")
+    per_size: str | None = per_size_option(ORIGINAL)
     schema: TableSchema = None
-    out: Annotated[
-        Path | None, output_option(help="Write every cell with its interval and verdict (.csv): confidential.")
-    ] = None
+    out: Path | None = output_field("Write every cell with its interval and verdict (.csv): confidential.")
     output: OutputOptions
 
-
-# --- audit reading
-# What `sfumato audit` reads: the published table, the records that it was made from, and what a reader knows besides.
 
 _OURS = ("value", "status", "variance", "quality")
 
@@ -145,7 +110,7 @@ _OURS = ("value", "status", "variance", "quality")
 class PublishedColumns(NamedTuple):
     """The published file, and which columns of it are what."""
 
-    frame: Any
+    cells: Any
     nested: dict[str, Any]
     """The columns of labels, each with its hierarchy or None."""
     status: str | None
@@ -160,7 +125,7 @@ def _read_columns(options: AuditOptions) -> PublishedColumns:
         if options.dimensions is not None or value != "value" or status is not None:
             raise Misuse(f"{file.name} says itself what its columns are: leave out --dimensions, --value and --status.")
         own_nested = {**read_back.nested, **named_hierarchies(hierarchy, read_back.nested)}
-        return PublishedColumns(read_back.frame, own_nested, "status", read_back.variance)
+        return PublishedColumns(read_back.cells, own_nested, "status", read_back.variance)
     frame = load_table(file, options.read, value, asked)
     columns = list(frame.column_names)
     if value not in columns:
@@ -194,7 +159,7 @@ def _published_table(screen: Screen, options: AuditOptions) -> PublishedTable:
     columns = _read_columns(options)
     before = None if options.original is None else _original_table(screen, options, options.original, columns)
     return PublishedTable.from_frame(
-        columns.frame, columns.nested, options.value, status=columns.status, variance=columns.variance,
+        columns.cells, columns.nested, options.value, status=columns.status, variance=columns.variance,
         total=total_labels(options.total), marks=options.mark or (), within=options.within, absent=options.absent,
         nonnegative=False if options.negative else None, original=before,
     )  # fmt: skip
@@ -260,7 +225,7 @@ def _from_file(path: Path, cells: Cells) -> list[tuple[tuple[str, ...], float | 
     sides = ("value", "value") if "value" in present else ("low", "high")
     low, high = (data.numbers(side) for side in sides)
     if np.isnan(low).any() or np.isnan(high).any():
-        raise DataError(f"{path} has cells of which it does not say what is known. Leave out their rows.")
+        raise DataError(f"{path} has cells without a known value. Leave out their rows.")
     return list(
         zip(labels_in(data, list(cells.dimensions)), zip(low.tolist(), high.tolist(), strict=True), strict=True)
     )
@@ -274,10 +239,6 @@ def _unknown(cell: tuple[str, ...], cells: Cells) -> str:
         if label not in (labels := list(dict.fromkeys(cells.labels[:, i].tolist()))):
             return f"--known names '{label}', which is not a label of '{cells.dimensions[i]}'.{did_you_mean(label, labels)}"
     return f"--known names a cell that the table does not have: {', '.join(cell)}."
-
-
-# --- audit
-# `sfumato audit`: what a reader can work out from a published table.
 
 
 @expand_options
@@ -303,7 +264,7 @@ def audit(options: AuditOptions) -> None:
             integer=True if options.whole else None,
         )  # fmt: skip
         if out is not None:
-            _write(found, out)
+            write_text(out, found.frame().to_csv(index=False), confidential=True)
     _show(screen, found, out)
     if not found.safe:
         raise typer.Exit(INFEASIBLE)
@@ -329,12 +290,6 @@ def _prior(prior_cv: float | None, base_cv: float | None, original: Path | None)
     from sfumato.tables.rta.priors import Prior
 
     return Prior.from_sizes(float(number(str(prior_cv))), float(number(str(base_cv))))
-
-
-def _write(found: Audit, out: Path) -> None:
-    from sfumato.files import write_text
-
-    write_text(out, found.frame().to_csv(index=False), confidential=True)
 
 
 def _show(screen: Screen, found: Audit, out: Path | None) -> None:

@@ -10,11 +10,10 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli import vault
 from sfumato.cli.ask import ask
 from sfumato.cli.attack import attack
 from sfumato.cli.audit import audit
-from sfumato.cli.console import EXIT_CODES, Commands, stoppable
+from sfumato.cli.console import EXIT_CODES, Commands, PlainCommand, PlainGroup, stoppable
 from sfumato.cli.demo import demo
 from sfumato.cli.map import map_
 from sfumato.cli.mask import mask
@@ -26,7 +25,7 @@ from sfumato.cli.search import search_
 from sfumato.cli.table import table
 from sfumato.cli.table_map import table_map
 from sfumato.cli.utility import utility
-from sfumato.cli.vault import log
+from sfumato.cli.vault import add, cutpoints, freeze, log
 from sfumato.version import VERSION
 
 app = typer.Typer(
@@ -39,44 +38,32 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_PANELS = (
-    ("Start here", (("demo", demo), ("schema", schema))),
-    ("Protect", (("mask", mask), ("table", table))),
-    (
-        "Measure and decide",
-        (
-            ("risk", risk),
-            ("utility", utility),
-            ("map", map_),
-            ("table-map", table_map),
-            ("search", search_),
-            ("report", report),
-            ("audit", audit),
-        ),
-    ),
-    ("Analysis system", (("ask", ask), ("attack", attack))),
-    ("About", (("papers", papers),)),
-)
-_VAULT: tuple[tuple[str, Callable[..., None]], ...] = (
-    ("add", vault.add),
-    ("cutpoints", vault.cutpoints),
-    ("freeze", vault.freeze),
-    ("log", log),
-)
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Start here": {"demo": demo, "schema": schema},
+    "Protect": {"mask": mask, "table": table},
+    "Measure and decide": {
+        "risk": risk, "utility": utility, "map": map_, "table-map": table_map, "search": search_, "report": report,
+        "audit": audit,
+    },
+    "Analysis system": {"ask": ask, "attack": attack},
+    "About": {"papers": papers},
+}  # fmt: skip
 
 
-def _words(function: Callable[..., None]) -> str:
-    """Return a docstring with each paragraph on one line, so that a terminal of any width can set it."""
-    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+def _add(group: typer.Typer, name: str, command: Callable[..., None], panel: str | None = None) -> None:
+    """Add a command; each paragraph of its docstring becomes one line, so that a terminal of any width can set it."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    group.command(name, cls=PlainCommand, help=text, rich_help_panel=panel, epilog=EXIT_CODES)(command)
 
 
-for _panel, _commands in _PANELS:
-    for _name, _function in _commands:
-        app.command(_name, help=_words(_function), rich_help_panel=_panel, epilog=EXIT_CODES)(_function)
-_vault = typer.Typer(no_args_is_help=True, epilog=EXIT_CODES)
-for _step, _does in _VAULT:
-    _vault.command(_step, help=_words(_does), epilog=EXIT_CODES)(_does)
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands.items():
+        _add(app, _name, _command, _panel)
+_vault = typer.Typer(cls=PlainGroup, no_args_is_help=True, epilog=EXIT_CODES)
+_STEPS: dict[str, Callable[..., None]] = {"add": add, "cutpoints": cutpoints, "freeze": freeze, "log": log}
+for _name, _command in _STEPS.items():
+    _add(_vault, _name, _command)
 app.add_typer(
     _vault,
     name="vault",

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import select
+import shlex
 import signal
 import sqlite3
 import sys
@@ -28,15 +29,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from sfumato.contract.score import digits, number
 from sfumato.errors import SfumatoError, visible
 from sfumato.files import full_disk
 from sfumato.version import VERSION
-
-# --- words
-# What the library says, in the words of the command line.
 
 _OPTIONS = (
     ("Release.of(original, masked, align=...)", "--align"),
@@ -94,7 +92,15 @@ def on_command_line(text: str) -> str:
     return text
 
 
-# --- stopping
+def quoted(*words: object) -> str:
+    """Return a command, or a part of one, that can be copied to a shell: names with spaces stand in quotes.
+
+    >>> quoted("sfumato", "schema", Path("my data.csv"))
+    "sfumato schema 'my data.csv'"
+    """
+    return shlex.join(map(str, words))
+
+
 # Ctrl-C and a polite kill: the command is left by an exception, so that half-written folders are removed on the way.
 #
 # An exception that a signal raises can be lost. Inside a finaliser or a weak reference's callback Python prints it and goes on
@@ -183,15 +189,11 @@ def _raise_again(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-# --- handling
-# Errors in one plain sentence, exit codes, and the switch --debug.
-
-
 FINE, ERROR, USAGE, INFEASIBLE, INTERRUPTED, PIPE = 0, 1, 2, 3, 130, 141
 
 EXIT_CODES = (
-    "Exit codes: 0 fine; 1 an error, told in one sentence; 2 the command was written wrongly; "
-    "3 the question has an answer, and it is that nothing is safe enough (infeasible); 130 stopped with Ctrl-C."
+    "Exit codes: 0 fine; 1 an error, explained in one sentence; 2 a mistake in the command; "
+    "3 the answer is that nothing is safe enough (infeasible); 130 stopped with Ctrl-C."
 )
 
 
@@ -199,7 +201,33 @@ class Misuse(SfumatoError):  # noqa: N818 - the command was written wrongly
     """Something is missing from the command, or stands where it cannot; the exit code is 2."""
 
 
-class Commands(TyperGroup):
+class PlainHelp:
+    """A command, or a group of commands, whose help says in words what an option takes."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options and arguments: FILE, TEXT and NUMBER in place of types, and nothing for a flag."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if isinstance(parameter, TyperArgument):
+                parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
+            elif parameter.metavar is None:
+                kind = re.sub(r"^<(?:list\[)?(.*?)( range)?\]?>$", r"\1", parameter.display_type(ctx))
+                parameter.metavar = _TAKES.get(kind, kind)
+        return parameters
+
+
+_TAKES = {"bool": "", "str": "TEXT", "path": "FILE", "Path": "FILE", "int": "NUMBER", "float": "NUMBER"}
+
+
+class PlainCommand(PlainHelp, TyperCommand):
+    """One command."""
+
+
+class PlainGroup(PlainHelp, TyperGroup):
+    """A group of commands."""
+
+
+class Commands(PlainGroup):
     """The group of all commands: whatever goes wrong inside one is told here, without a record's value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -297,10 +325,6 @@ def sentence(error: Exception, debug: bool = False) -> str:
         return "the memory of this machine does not suffice. Try --engine duckdb where there is one, or fewer columns."
     more = "" if debug else " Run the same command with --debug to see where."
     return f"an unexpected {type(error).__name__}: a mistake in sfumato, not in your command.{more}"
-
-
-# --- screen
-# What the commands print: answers on stdout, notes and progress on stderr; never a record's value.
 
 
 Tell = Callable[[str, int, int], None]
@@ -468,14 +492,22 @@ def _one_line(cell: str) -> str:
     return " ".join(cell.split()) if "\n" in cell else cell
 
 
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def shown(value: object) -> str:
-    """Return a cell for people: numbers with four digits, ∞ and – where there is none."""
+    """Return a cell for people: numbers with four digits, ∞ and – where there is none.
+
+    >>> shown(12_345.6), shown(0.04), shown(2.1e-13), shown(None)
+    ('12,350', '0.04', '2.1 × 10⁻¹³', '–')
+    """
     if value is None:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return digits(value, 4)
+        number, _, power = digits(value, 4).partition("e")
+        return f"{number} × 10{str(int(power)).translate(_RAISED)}" if power else number
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -27,9 +27,6 @@ from sfumato.masks.noise import KimNoise
 from sfumato.utility.estimator_utility import EstimatorUtility
 from sfumato.utility.estimators import Formula, Mean, MeanCombination
 
-# --- demo
-# The demo: a generated teacher survey from the file to the release, with the decision in between.
-
 SEED = 2004
 MAX_ERROR = 5.0
 """A snooper is to be off by at least 5 thousand dollars for a salary (R-U paper, section 5; ERRATA 0.1)."""
@@ -111,11 +108,16 @@ def run_demo(
     draws = Draws(SEED if seed is None else seed)
     data = teachers(records, SEED if seed is None else seed)
     recipe = Recipe.of(noise=KimNoise(columns=("salary", "income")))
+    estimators = (
+        Mean("salary"),
+        MeanCombination({"income": 1, "salary": -1}),
+        Formula("salary ~ age + C(region)", term="age"),
+    )
     stage = f"Masking at {len(LEVELS)} levels of noise, again and again"
     tell(stage, 0, replications)
     m = ru_map(
-        data, recipe, {_LAMBDA2: LEVELS}, risk="salary", utility=_utilities(), replications=replications, draws=draws,
-        progress=lambda done, total: tell(stage, done, total),
+        data, recipe, {_LAMBDA2: LEVELS}, risk="salary", utility=list(map(EstimatorUtility, estimators)),
+        replications=replications, draws=draws, progress=lambda done, total: tell(stage, done, total),
     )  # fmt: skip
     tell("Looking for the best level that is safe", 0, 0)
     choice = m.choose(max_risk=1 / MAX_ERROR**2, confirm=replications)
@@ -127,15 +129,6 @@ def run_demo(
     release = recipe.with_(choice.settings).apply(data, draws)
     _write(release, m, choice, draws, folder, secret, replace)
     return DemoResult(m, choice, release, precision_kept(m, choice), folder, secret, seed is None)
-
-
-def _utilities() -> list[EstimatorUtility]:
-    estimators = (
-        Mean("salary"),
-        MeanCombination({"income": 1, "salary": -1}),
-        Formula("salary ~ age + C(region)", term="age"),
-    )
-    return [EstimatorUtility(e) for e in estimators]
 
 
 def _check(records: int, replications: int, folder: Path, secret: Path, replace: bool) -> None:
@@ -176,10 +169,6 @@ def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Pat
             with suppress(OSError):
                 secret.parent.rmdir()
         raise
-
-
-# --- demo
-# `sfumato demo`: the whole way, on generated data.
 
 
 @expand_options

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.parse import pair, toml_file
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names
+from sfumato.files import write_text
+from sfumato.formats.data_files import read_file
+from sfumato.schema.schema import Schema
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from sfumato.contract.release import Release
-    from sfumato.data.microdata import Microdata
-    from sfumato.schema.schema import Schema
-
-# --- drawing
-# Charts and reports to files.
 
 _CHARTS = (".svg", ".png")
 _REPORTS = (".html", ".htm", ".pdf")
@@ -52,16 +50,11 @@ def check_report(path: Path | None, replace: bool, json: bool = True) -> None:
 def save_chart(picture: alt.TopLevelMixin, path: Path, confidential: bool = True) -> None:
     """Write a chart as the suffix says; what is not for the public can be read by its owner only."""
     from sfumato.charts.theme import to_png, to_svg
-    from sfumato.files import write_text
 
     if path.suffix.lower() == ".svg":
         write_text(path, to_svg(picture), confidential)
     else:
         to_png(picture, path, confidential=confidential)
-
-
-# --- load
-# From names on the command line to microdata, schemas and releases.
 
 
 T = TypeVar("T")
@@ -79,8 +72,6 @@ def load(
     known: Schema | None = None,
 ) -> Microdata:
     """Read a file with its schema, which may be known already; where none is given it is guessed, and the guess is told."""
-    from sfumato.schema.schema import Schema
-
     known = known if schema is None else toml_file("schema", schema, Schema.read)
     data = _read(path, read, known, engine)
     if known is None:
@@ -96,8 +87,6 @@ def load_guessed(path: Path, read: list[str] | None) -> Microdata:
 def _read(
     path: Path, read: list[str] | None, schema: Schema | None = None, engine: str = "memory", text: Sequence[str] = ()
 ) -> Microdata:
-    from sfumato.data.microdata import Microdata
-
     refuse_absent(path)
     options = _reading(read)
     if text:
@@ -129,29 +118,7 @@ def roles_in_words(schema: Schema) -> str:
     return "; ".join(f"{role}: {join_names(names)}" for role, names in named)
 
 
-def load_release(
-    screen: Screen,
-    original: Path,
-    masked: Path,
-    schema: Path | None,
-    read: tuple[list[str] | None, list[str] | None],
-    align: str | None,
-) -> Release:
-    """Read the original and the masked file; the original's schema holds for both."""
-    from sfumato.contract.release import Release
-
-    before = load(screen, original, schema, read[0])
-    after = load_like(before, masked, read[1])
-    release = Release.of(before, after, align)
-    if align == "rows" and (name := _shuffled(before, after)):
-        screen.note(
-            f"'{name}' has the same values in both files, but in another order, and no column agrees row by row. Unless it was "
-            "swapped, --align rows does not hold: the risk would look smaller than it is."
-        )
-    return release
-
-
-def _shuffled(before: Microdata, after: Microdata) -> str:
+def shuffled_column(before: Microdata, after: Microdata) -> str:
     """Return a column that speaks against the rows being in the same order, if none speaks for it."""
     import numpy as np
 
@@ -167,8 +134,6 @@ def _shuffled(before: Microdata, after: Microdata) -> str:
 
 def load_like(original: Microdata, path: Path, read: list[str] | None = None) -> Microdata:
     """Read another file with columns of the same names; the original's schema holds for them."""
-    from sfumato.schema.schema import Schema
-
     masked = _read(path, read)
     known = {a.name: a for a in original.schema}
     attributes = [known.get(a.name, a) for a in masked.schema]
@@ -211,8 +176,6 @@ def _reading(read: list[str] | None) -> dict[str, Any]:
 def load_table(path: Path, read: list[str] | None, value: str, dimensions: Sequence[str] | None) -> Any:
     """Read a published table; all as text, where the form allows it: labels may begin with 0, and marks stand among figures."""
     import narwhals as nw
-
-    from sfumato.formats.data_files import read_file
 
     options = _reading(read)
     form = str(options.get("form", path.suffix)).lower().lstrip(".")

@@ -3,43 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from sfumato.contract.measure import Combination, Measure
+from sfumato.contract.parameters import find, registered
+from sfumato.contract.score import Side
+from sfumato.utility.estimator_utility import EstimatorUtility
 
 if TYPE_CHECKING:
     from sfumato.cli.console import Screen
-    from sfumato.contract.measure import Measure
     from sfumato.contract.parameters import Parameter, Parametric
 
 
 def risk_measures() -> dict[str, type[Measure]]:
     """Return every risk measure by name."""
-    from sfumato.contract.score import Side
-
     return {name: cls for name, cls in _measures().items() if cls.side is Side.RISK}
 
 
 def utility_measures() -> dict[str, type[Measure]]:
     """Return every utility measure by name, but for that of an estimator, which is asked for by the estimator itself."""
-    from sfumato.contract.score import Side
-    from sfumato.utility.estimator_utility import EstimatorUtility
-
     utilities = {name: cls for name, cls in _measures().items() if cls.side is Side.UTILITY}
     return {name: cls for name, cls in utilities.items() if not issubclass(cls, EstimatorUtility)}
 
 
 def _measures() -> dict[str, type[Measure]]:
-    from sfumato.contract.measure import Combination, Measure
-    from sfumato.contract.parameters import registered
-
     classes = {name: cls for name, cls in registered("measure").items() if issubclass(cls, Measure)}
     return {name: cls for name, cls in classes.items() if not issubclass(cls, Combination)}
 
 
-def masks() -> dict[str, type[Parametric]]:
-    """Return every mask by name."""
-    from sfumato.contract.parameters import registered
+def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return the function that completes a name on the command line."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
-    return registered("mask")
+
+def _show_lines(screen: Screen, headed: Mapping[str, Mapping[str, type[Parametric]]], more: str) -> None:
+    """Print a line for each class under its heading, and how to see the parameters of one."""
+    width = max(len(name) for classes in headed.values() for name in classes)
+    for heading, classes in headed.items():
+        if heading and classes:
+            screen.say(heading, strong=True)
+        for name, cls in classes.items():
+            screen.say(f"  {name:<{width}}  {_summary(cls)}")
+        if classes:
+            screen.say()
+    screen.say(more)
 
 
 def show_measures(screen: Screen, name: str | None, command: str = "risk", example: str = "k_anonymity") -> None:
@@ -48,57 +56,32 @@ def show_measures(screen: Screen, name: str | None, command: str = "risk", examp
     if name is not None or screen.as_json:
         show(screen, known if name is None else {name: known[name]}, "measures")
         return
-    width = max(map(len, known))
-    for n in sorted(known):
-        screen.say(f"  {n:<{width}}  {_summary(known[n])}")
-    screen.say()
-    screen.say(f"The parameters of one, such as {example}: sfumato {command} --list --measure {example}")
+    more = f"The parameters of one, such as {example}: sfumato {command} --list --measure {example}"
+    _show_lines(screen, {"": dict(sorted(known.items()))}, more)
 
 
 def show_masks(screen: Screen, name: str | None) -> None:
     """Print every mask in a line, by kind, or one with its parameters; as JSON all that is known in both cases."""
-    from sfumato.contract.parameters import find
-
-    known = masks()
+    known = registered("mask")
     if name is not None or screen.as_json:
         show(screen, known if name is None else {name: find("mask", name)}, "masks")
         return
-    grouped = {heading: [n for n in names.split() if n in known] for heading, names in KINDS.items()}
-    placed = {n for names in grouped.values() for n in names}
-    grouped["Others"] = sorted(set(known) - placed)
-    width = max(map(len, known))
-    for heading, names in grouped.items():
-        if names:
-            screen.say(heading, strong=True)
-            for n in names:
-                screen.say(f"  {n:<{width}}  {_summary(known[n])}")
-            screen.say()
-    screen.say("The parameters of one, such as mdav: sfumato mask --list --mask mdav")
+    headed = {heading: {n: known[n] for n in names.split() if n in known} for heading, names in KINDS.items()}
+    placed = {n for classes in headed.values() for n in classes}
+    headed["Others"] = {n: known[n] for n in sorted(set(known) - placed)}
+    _show_lines(screen, headed, "The parameters of one, such as mdav: sfumato mask --list --mask mdav")
 
 
 def show_tables(screen: Screen, method: str | None, rule: str | None) -> None:
     """Print every protection of tables and every sensitivity rule in a line, or one with its parameters."""
-    from sfumato.contract.parameters import find, registered
-
     if method is not None or rule is not None:
         family, name = ("protection", method) if method is not None else ("rule", rule)
         show(screen, {str(name): find(family, str(name))}, f"{family}s")
         return
-    known = {family: registered(family) for family in ("protection", "rule")}
-    if screen.as_json:
-        described = {
-            f"{family}s": [_described(n, cls) for n, cls in sorted(classes.items())]
-            for family, classes in known.items()
-        }
-        screen.answer(described)
-        return
-    width = max(len(n) for classes in known.values() for n in classes)
-    for heading, family in (("Methods", "protection"), ("Rules: which cells are unsafe", "rule")):
-        screen.say(heading, strong=True)
-        for n, cls in sorted(known[family].items()):
-            screen.say(f"  {n:<{width}}  {_summary(cls)}")
-        screen.say()
-    screen.say("The parameters of one: sfumato table --list --method rta, or --rule p_percent")
+    known = {family: dict(sorted(registered(family).items())) for family in ("protection", "rule")}
+    screen.answer({f"{family}s": [_described(n, c) for n, c in classes.items()] for family, classes in known.items()})
+    headed = {"Methods": known["protection"], "Rules: which cells are unsafe": known["rule"]}
+    _show_lines(screen, headed, "The parameters of one: sfumato table --list --method rta, or --rule p_percent")
 
 
 KINDS = {

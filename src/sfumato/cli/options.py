@@ -5,24 +5,23 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
 from sfumato.cli.console import Misuse, Screen
-from sfumato.cli.files import load, load_like, load_population, load_release
+from sfumato.cli.files import load, load_like, load_population, shuffled_column
+from sfumato.cli.listing import completion, risk_measures
 from sfumato.cli.parse import names, number, pair, recipe_of
+from sfumato.contract.parameters import registered
+from sfumato.contract.release import Holdout, Release
+from sfumato.contract.snooper import Snooper
 
 if TYPE_CHECKING:
     from sfumato.contract.mask import Recipe
-    from sfumato.contract.release import Release
-    from sfumato.contract.snooper import Snooper
     from sfumato.data.microdata import Microdata
-
-# --- groups
-# A group is a frozen dataclass; its fields are options, or groups. A command takes groups, the command line their options.
 
 
 class Only:
@@ -51,9 +50,25 @@ def _group(annotation: Any) -> tuple[Callable[..., Any], dict[str, tuple[Any, An
     if not is_dataclass(kind):
         return None
     hints = get_type_hints(kind, include_extras=True)
-    defaults = {f.name: inspect.Parameter.empty if f.default is MISSING else f.default for f in fields(kind)}
-    names = next((mark.names for mark in marks if isinstance(mark, Only)), defaults)
-    return kind, {name: (hints[name], defaults[name]) for name in names}  # type: ignore[return-value]
+    members = {
+        f.name: (_annotation(f, hints[f.name]), inspect.Parameter.empty if f.default is MISSING else f.default)
+        for f in fields(kind)
+    }
+    names = next((mark.names for mark in marks if isinstance(mark, Only)), members)
+    return kind, {name: members[name] for name in names}  # type: ignore[return-value]
+
+
+def _annotation(member: Field[Any], kind: Any) -> Any:
+    """Return the type of a field with its option; flags have no counterpart, and help says which options may be repeated."""
+    if "option" not in member.metadata:
+        return Annotated[kind, member.metadata["argument"]] if "argument" in member.metadata else kind
+    names, settings = member.metadata["option"]
+    if any(get_origin(part) is list for part in get_args(kind)):
+        settings = {**settings, "help": f"{settings['help']} May be repeated."}
+    own = (
+        () if kind is not bool and not member.name.endswith("_") else (f"--{member.name.strip('_').replace('_', '-')}",)
+    )
+    return Annotated[kind, typer.Option(*(names or own), **settings)]
 
 
 def _flatten(members: Mapping[str, tuple[Any, Any]]) -> Iterator[inspect.Parameter]:
@@ -72,53 +87,54 @@ def _fill(members: Mapping[str, tuple[Any, Any]], values: Mapping[str, Any]) -> 
     return filled
 
 
-# --- panels
-# The parts of a help page.
-
 SNOOPER, READING, OUTPUT, METHOD = "What the snooper knows", "Reading the files", "Output", "The method"
 snooper_option, reading_option, output_option, method_option = (
     functools.partial(typer.Option, rich_help_panel=panel) for panel in (SNOOPER, READING, OUTPUT, METHOD)
 )
 
 
+def option(help: str, *names: str, default: Any = None, required: bool = False, **settings: Any) -> Any:
+    """Return a field of a group that is an option of the command."""
+    return field(default=MISSING if required else default, metadata={"option": (names, {"help": help, **settings})})
+
+
+def flag(help: str, *names: str, panel: str | None = None) -> Any:
+    """Return a field of a group that is an option without a value."""
+    return option(help, *names, default=False, rich_help_panel=panel)
+
+
+def argument(metavar: str, help: str, default: Any = None, required: bool = False) -> Any:
+    """Return a field of a group that stands in the command without a name."""
+    declared = typer.Argument(metavar=metavar, help=help)
+    return field(default=MISSING if required else default, metadata={"argument": declared})
+
+
+snooper_field, reading_field, output_field, method_field = (
+    functools.partial(option, rich_help_panel=panel) for panel in (SNOOPER, READING, OUTPUT, METHOD)
+)
+
+
 def per_size_option(panel: str) -> Any:
     """Return the option --per-size, for the part of the help where --size stands."""
-    return typer.Option(
-        "--per-size",
-        metavar="NUMBER|ratio",
-        help="How much of the variable one unit of size stands for, where the two have different units; 'ratio' takes that of "
-        "the records.",
-        rich_help_panel=panel,
-    )
+    return option(
+        "How much of the variable one unit of size stands for, where the two have different units; 'ratio' takes that of the "
+        "records.", "--per-size", rich_help_panel=panel, metavar="NUMBER|ratio",
+    )  # fmt: skip
 
 
-def mask_names(incomplete: str) -> list[str]:
-    """Complete the name of a mask."""
-    from sfumato.contract.parameters import registered
-
-    return [name for name in registered("mask") if name.startswith(incomplete)]
-
-
-def measure_names(incomplete: str) -> list[str]:
-    """Complete the name of a risk measure."""
-    from sfumato.cli.listing import risk_measures
-
-    return [name for name in risk_measures() if name.startswith(incomplete)]
-
-
-# --- single options
-
+mask_names = completion(lambda: registered("mask"))
+measure_names = completion(risk_measures)
 Weighted = Annotated[
     bool, typer.Option("--weighted", help="Use the survey weights that the schema names in every estimate.")
 ]
 SchemaFile = Annotated[
-    Path | None, reading_option(help="What the columns mean, as `sfumato schema` writes it. Guessed if not given.")
+    Path | None, reading_option(help="The meaning of the columns, as `sfumato schema` writes it. Guessed if not given.")
 ]
 Read = Annotated[
     list[str] | None,
     reading_option(
         metavar="NAME=VALUE",
-        help="How to read the file, where it does not show: separator=';' decimal=, encoding=cp1252 null_values=NA,. "
+        help="How to read the file, where that cannot be seen from it: separator=';' decimal=, encoding=cp1252 null_values=NA,. "
         "text=zip sheet=2. May be repeated.",
     ),
 ]
@@ -137,14 +153,11 @@ MapChart = Annotated[Path | None, output_option(help="Draw the map (.svg or .png
 ConfidentialFile = Annotated[Path, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)]
 
 
-# --- groups of options
-
-
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """Whether files are replaced, and in which form the answer is printed."""
 
-    replace: Annotated[bool, output_option("--replace", help="Replace what is there already.")] = False
+    replace: bool = flag("Replace what is there already.", panel=OUTPUT)
     as_json: Json = False
 
     def screen(self) -> Screen:
@@ -169,22 +182,32 @@ class SourceOptions:
 class ReleaseOptions:
     """How to read an original and what was made of it."""
 
-    holdout: Annotated[Path | None, reading_option(help="Records that were set aside before masking.")] = None
+    align: str | None = reading_field(
+        "Which masked record is whose: rows, if both files list the same records in the same order, or a column of both files "
+        "that is unique. Without it, measures that compare record by record do not apply.",
+        metavar="rows|COLUMN",
+    )
+    holdout: Path | None = reading_field("Records that were set aside before masking.")
     schema: SchemaFile = None
     read: Read = None
-    read_masked: Annotated[
-        list[str] | None,
-        reading_option(metavar="NAME=VALUE", help="The same for the masked file; --read holds for the original alone."),
-    ] = None
+    read_masked: list[str] | None = reading_field(
+        "The same for the masked file; --read holds for the original alone.", metavar="NAME=VALUE"
+    )
 
-    def load(self, screen: Screen, original: Path, masked: Path, align: str | None) -> Release:
-        """Read both files, without the records that were set aside."""
-        return load_release(screen, original, masked, self.schema, (self.read, self.read_masked), align)
+    def load(self, screen: Screen, original: Path, masked: Path) -> Release:
+        """Read both files, without the records that were set aside; the original's schema holds for both."""
+        before = load(screen, original, self.schema, self.read)
+        after = load_like(before, masked, self.read_masked)
+        release = Release.of(before, after, self.align)
+        if self.align == "rows" and (name := shuffled_column(before, after)):
+            screen.note(
+                f"'{name}' has the same values in both files, but in another order, and no column agrees row by row. Unless it was "
+                "swapped, --align rows does not hold: the risk would look smaller than it is."
+            )
+        return release
 
     def with_holdout(self, release: Release) -> Release:
         """Return the release with the records that were set aside, if there are any."""
-        from sfumato.contract.release import Holdout
-
         if self.holdout is None:
             return release
         return release.with_holdout(Holdout.of(load_like(release.original, self.holdout)))
@@ -194,22 +217,15 @@ class ReleaseOptions:
 class RecipeOptions:
     """The recipe: a file, or a mask by name."""
 
-    recipe: Annotated[Path | None, method_option(help="A recipe in TOML.")] = None
-    mask: Annotated[
-        str | None,
-        method_option(
-            help="A mask by name, for a recipe of one step. `sfumato mask --list` shows all.", autocompletion=mask_names
-        ),
-    ] = None
-    set_: Annotated[
-        list[str] | None,
-        method_option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A parameter of the mask: lambda2=0.15, columns=salary,income, lambda2=salary:0.1,income:0.2. "
-            "With --recipe name the step too: noise.lambda2=0.15. May be repeated.",
-        ),
-    ] = None
+    recipe: Path | None = method_field("A recipe in TOML.")
+    mask: str | None = method_field(
+        "A mask by name, for a recipe of one step. `sfumato mask --list` shows all.", autocompletion=mask_names
+    )
+    set_: list[str] | None = method_field(
+        "A parameter of the mask: lambda2=0.15, columns=salary,income, lambda2=salary:0.1,income:0.2. "
+        "With --recipe name the step too: noise.lambda2=0.15.",
+        metavar="NAME=VALUE",
+    )
 
     def load(self) -> Recipe:
         """Read the recipe, or make one of the mask."""
@@ -220,51 +236,35 @@ class RecipeOptions:
 class SnooperOptions:
     """What the snooper knows."""
 
-    keys: Annotated[
-        str | None,
-        snooper_option(
-            metavar="COLUMNS",
-            help="Columns that he knows of a person and looks for records by, with commas between. The schema's keys if not given.",
-        ),
-    ] = None
-    precision: Annotated[
-        list[str] | None,
-        snooper_option(
-            metavar="COLUMN=WIDTH",
-            help="He knows a key of numbers only to within intervals of this width: age=5. May be repeated.",
-        ),
-    ] = None
-    population: Annotated[
-        Path | None,
-        snooper_option(
-            help="A file of the population with the same keys: a record for each person, or a table with a column of counts."
-        ),
-    ] = None
-    population_count: Annotated[
-        str | None, snooper_option(metavar="COLUMN", help="The column that counts persons, if --population is a table.")
-    ] = None
-    coverage: Annotated[float, snooper_option(help="Share of the persons that his file covers.", min=0, max=1)] = 1.0
-    errors: Annotated[float, snooper_option(help="Probability that a value in his file is wrong.", min=0, max=1)] = 0.0
-    strategy: Annotated[
-        Literal["naive", "bayes"] | None,
-        snooper_option(
-            help="naive takes the released value as it is; bayes also uses what else he knows. "
-            "naive if not given, bayes with --knows or --published."
-        ),
-    ] = None
-    match_probability: Annotated[
-        float, snooper_option(help="Probability that he links the right record.", min=0, max=1)
-    ] = 1.0
-    knows: Annotated[
-        str | None,
-        snooper_option(metavar="COLUMNS", help="Unmasked columns that he knows of the target, with commas between."),
-    ] = None
-    published: Annotated[bool, snooper_option("--published", help="The noise level is published.")] = False
+    keys: str | None = snooper_field(
+        "Columns by which the snooper looks for a person, with commas between. The schema's keys if not given.",
+        metavar="COLUMNS",
+    )
+    precision: list[str] | None = snooper_field(
+        "Width of the intervals to within which the snooper knows a key of numbers: age=5.", metavar="COLUMN=WIDTH"
+    )
+    population: Path | None = snooper_field(
+        "A file of the population with the same keys: a record for each person, or a table with a column of counts."
+    )
+    population_count: str | None = snooper_field(
+        "The column that counts persons, if --population is a table.", metavar="COLUMN"
+    )
+    coverage: float = snooper_field("Share of the persons that the snooper's file covers.", default=1.0, min=0, max=1)
+    errors: float = snooper_field("Probability that a value in the snooper's file is wrong.", default=0.0, min=0, max=1)
+    strategy: Literal["naive", "bayes"] | None = snooper_field(
+        "naive takes the released value as it is; bayes uses the rest of what the snooper knows, too. "
+        "naive if not given, bayes with --knows or --published."
+    )
+    match_probability: float = snooper_field(
+        "Probability that the snooper links the right record.", default=1.0, min=0, max=1
+    )
+    knows: str | None = snooper_field(
+        "Unmasked columns that the snooper knows of the target, with commas between.", metavar="COLUMNS"
+    )
+    published: bool = flag("The noise level is published.", panel=SNOOPER)
 
     def build(self) -> Snooper:
         """Build the snooper; one who knows more than the released value is taken to use it."""
-        from sfumato.contract.snooper import Snooper
-
         covariates = names(self.knows)
         if self.strategy == "naive" and (covariates or self.published):
             raise Misuse(

@@ -7,21 +7,19 @@ from typing import Annotated, Literal
 import typer
 
 from sfumato.cli.console import Screen
+from sfumato.cli.listing import completion
 from sfumato.cli.options import Json
 from sfumato.errors import ParameterError, unknown_name
-
-
-def paper_names(incomplete: str) -> list[str]:
-    """Complete the name of a paper."""
-    from sfumato.papers.paper_rows import ORDER
-
-    return [name for name in ORDER if name.startswith(incomplete)]
+from sfumato.papers.paper_rows import ORDER
+from sfumato.papers.paper_rows import papers as read_papers
 
 
 def papers(
     paper: Annotated[
         str | None,
-        typer.Option(help="One paper: ru_map, matrix_masking, rta, mas or global_risk.", autocompletion=paper_names),
+        typer.Option(
+            help="One paper: ru_map, matrix_masking, rta, mas or global_risk.", autocompletion=completion(lambda: ORDER)
+        ),
     ] = None,
     status: Annotated[
         Literal["built", "planned", "remark"] | None, typer.Option(help="Only rows of this status.")
@@ -29,8 +27,6 @@ def papers(
     as_json: Json = False,
 ) -> None:
     """Show what the five papers behind sfumato state, row by row, and what implements and tests it."""
-    from sfumato.papers.paper_rows import papers as read_papers
-
     screen = Screen(as_json)
     known = {p.key: p for p in read_papers()}
     if paper is not None and paper not in known:
@@ -39,7 +35,7 @@ def papers(
     rows = [row for p in chosen for row in p.rows if status in (None, row.status)]
     for p in chosen:
         year = "" if p.year is None else f", {p.year}"
-        screen.say(f"{p.key}: {p.title} ({p.authors}{year}). {p.told[0].upper()}{p.told[1:]}.")
+        screen.say(f"{p.key}: {p.title} ({p.authors}{year}). {p.status_counts[0].upper()}{p.status_counts[1:]}.")
     screen.say()
     screen.table(
         ("id", "where", "what it says", "status", "function"),

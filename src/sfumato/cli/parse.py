@@ -6,17 +6,23 @@ import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.cli.console import Misuse
-from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, unknown_name
+from sfumato.cli.listing import risk_measures, utility_measures
+from sfumato.contract.mask import Recipe
+from sfumato.contract.parameters import find
+from sfumato.contract.snooper import Snooper
+from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names, unknown_name
+from sfumato.maps.rumap import DEFAULT_GRID
 from sfumato.toml import parse
+from sfumato.utility.estimator_utility import EstimatorUtility
+from sfumato.utility.estimators import Formula, Mean, MeanCombination
 
 if TYPE_CHECKING:
     from sfumato.cli.console import Screen
-    from sfumato.contract.mask import Recipe
     from sfumato.contract.measure import Measure
     from sfumato.contract.parameters import Parameter, Parametric
     from sfumato.data.microdata import Microdata
@@ -24,9 +30,6 @@ if TYPE_CHECKING:
     from sfumato.tables.published import Protection
     from sfumato.tables.sensitivity import APriori
     from sfumato.utility.estimators import Estimator
-
-# --- given
-# Text from the command line to parameters, recipes, grids, measures and estimators.
 
 T = TypeVar("T")
 
@@ -87,11 +90,26 @@ def settings(cls: type[Parametric], given: Iterable[str], option: str = "--set")
     return {name: convert(known.get(name), value) for name, value in pairs}
 
 
+def name_and_settings(text: str) -> tuple[str, list[str]]:
+    """Split "k_anonymity; k=5; missing=value" into the name and its settings."""
+    name, *parts = text.split(";")
+    return name.strip(), [part for part in parts if part.strip()]
+
+
+def _different(texts: Iterable[str], option: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each text's own name, the class's name and its settings; the second of a class is known by its whole text."""
+    taken: set[str] = set()
+    for text in texts:
+        name, parts = name_and_settings(text)
+        own = text.strip() if name in taken else name
+        if own in taken:
+            raise Misuse(f"{option} {own} is given twice; leave one out, or give it other parameters.")
+        taken.add(own)
+        yield own, name, parts
+
+
 def recipe_of(recipe: Path | None, mask: str | None, given: list[str] | None) -> Recipe:
     """Return the recipe: from a file, with parameters changed, or one mask with its parameters."""
-    from sfumato.contract.mask import Recipe
-    from sfumato.contract.parameters import find
-
     if (recipe is None) == (mask is None):
         both = "not both" if recipe else "for example --mask kim_noise --set lambda2=0.15"
         raise Misuse(f"give a recipe file (--recipe) or a mask (--mask), {both}.")
@@ -121,8 +139,6 @@ def parameter_path(path: str) -> str:
 
 def grid(over: Iterable[str], recipe: Recipe) -> dict[str, tuple[float, ...]]:
     """Return the values of each swept parameter: lo:hi:count, a list with commas, or nothing for λ² from 0.01 to 1."""
-    from sfumato.maps.rumap import DEFAULT_GRID
-
     known = recipe.parameters()
     swept: dict[str, tuple[float, ...]] = {}
     for text in over:
@@ -132,17 +148,14 @@ def grid(over: Iterable[str], recipe: Recipe) -> dict[str, tuple[float, ...]]:
         if parameter is None:
             raise ParameterError(unknown_name("parameter", path, known, "the recipe"))
         if not parameter.numeric:
-            raise ParameterError(f"{path} is not a number, so it cannot be swept. {_sweepable(known)}")
+            numeric = join_names(p for p, declared in known.items() if declared.numeric)
+            raise ParameterError(f"{path} is not a number, so it cannot be swept. Parameters that can: {numeric}.")
         if path in swept:
             raise ParameterError(f"--over names {path} twice; put all its values into one.")
         if not sign and not path.endswith(".lambda2"):
             raise Misuse(f"--over {name.strip()} says no values. Write them as a list, such as {name.strip()}=2,5,10.")
         swept[path] = values_of(path, values, parameter) if sign else DEFAULT_GRID
     return swept
-
-
-def _sweepable(known: Mapping[str, Parameter]) -> str:
-    return f"Parameters that can: {join_names(path for path, p in known.items() if p.numeric)}."
 
 
 def values_of(path: str, text: str, parameter: Parameter) -> tuple[float, ...]:
@@ -178,16 +191,15 @@ def _range(path: str, low: float, high: float, count: int, parameter: Parameter)
 
 def risk_measure(text: str, measure: str) -> Measure:
     """Return a risk measure from a column, from "column; low=0.99", or from a measure's name: "k_anonymity; k=5"."""
-    from sfumato.cli.listing import risk_measures
-
     known = risk_measures()
     if measure not in known:
         raise ParameterError(unknown_name("risk measure", measure, known, "the list of risk measures"))
-    column, _, rest = text.partition(";")
-    named = column.strip() in known
-    cls = known[column.strip()] if named else known[measure]
-    facts = settings(cls, (part for part in rest.split(";") if part.strip()), "--risk")
-    return cls.from_dict(facts if named else {"column": column.strip(), **facts})
+    name, parts = name_and_settings(text)
+    cls = known.get(name, known[measure])
+    facts = settings(cls, parts, "--risk")
+    if name not in known and any(n not in cls.parameters() for n in facts) and did_you_mean(name, known):
+        raise ParameterError(unknown_name("risk measure", name, known, "the list of risk measures"))
+    return cls.from_dict(facts if name in known else {"column": name, **facts})
 
 
 def thresholds(
@@ -226,8 +238,6 @@ def thresholds(
 
 def estimator(text: str, columns: Iterable[str], weighted: bool = False) -> Estimator:
     """Return an estimator: a column (its mean), "income - salary" (of means), or a formula, "y ~ x + z; x"."""
-    from sfumato.utility.estimators import Formula, Mean, MeanCombination
-
     if "~" in text:
         formula, _, term = (part.strip() for part in text.partition(";"))
         return Formula(formula, term=term or _only_term(formula), weighted=weighted)
@@ -239,8 +249,6 @@ def estimator(text: str, columns: Iterable[str], weighted: bool = False) -> Esti
 
 def utility_of(text: str, columns: Iterable[str], weighted: bool = False) -> Measure:
     """Return a utility measure: by its name, "variance_kept; over=salary,income", or that of an estimator."""
-    from sfumato.utility.estimator_utility import EstimatorUtility
-
     if text.partition(";")[0].strip() in [*columns] or (named := _named_utility(text, weighted)) is None:
         return EstimatorUtility(estimator(text, columns, weighted))
     return named
@@ -255,19 +263,15 @@ def utility_measure(text: str, weighted: bool = False) -> Measure:
 
 def no_such_utility(name: str) -> str:
     """Return the sentence for a utility measure that is not there."""
-    from sfumato.cli.listing import utility_measures
-
     return unknown_name("utility measure", name, utility_measures(), "the list of utility measures")
 
 
 def _named_utility(text: str, weighted: bool = False, option: str = "--utility") -> Measure | None:
     """Return a utility measure by its name; `weighted` holds where the measure can be weighted, and does not say otherwise."""
-    from sfumato.cli.listing import utility_measures
-
-    name, _, rest = text.partition(";")
-    if (cls := utility_measures().get(name.strip())) is None:
+    name, parts = name_and_settings(text)
+    if (cls := utility_measures().get(name)) is None:
         return None
-    facts = settings(cls, (part for part in rest.split(";") if part.strip()), option)
+    facts = settings(cls, parts, option)
     return cls.from_dict({"weighted": True, **facts} if weighted and "weighted" in cls.parameters() else facts)
 
 
@@ -309,24 +313,12 @@ def toml_file(what: str, path: Path, reader: Callable[[Path], T]) -> T:
         raise type(error)(said if str(path) in said else f"{path}: {said}") from None
 
 
-# --- candidates
-# Text from the command line to what a search tries: recipes, ranges of their parameters, and the snoopers they must stand.
-
-
 def recipes_of(masks: list[str] | None, recipes: list[Path] | None) -> dict[str, Recipe]:
     """Return the recipes to search, by name: masks with their parameters after a semicolon, and recipe files."""
-    from sfumato.contract.mask import Recipe
-    from sfumato.contract.parameters import find
-
     found: dict[str, Recipe] = {}
-    for text in masks or ():
-        name, _, rest = text.partition(";")
-        cls = find("mask", name.strip())
-        mask = cls.from_dict(settings(cls, (part for part in rest.split(";") if part.strip()), "--mask"))
-        own = text.strip() if name.strip() in found else name.strip()
-        if own in found:
-            raise Misuse(f"--mask {own} is given twice; leave one out, or give it other parameters.")
-        found[own] = mask.as_recipe()  # type: ignore[attr-defined]
+    for own, name, parts in _different(masks or (), "--mask"):
+        cls = find("mask", name)
+        found[own] = cls.from_dict(settings(cls, parts, "--mask")).as_recipe()  # type: ignore[attr-defined]
     for path in recipes or ():
         if path.stem in found:
             raise Misuse(f"two recipes are called '{path.stem}'; give the file another name.")
@@ -369,20 +361,13 @@ def _axis(path: str, values: str, parameter: Parameter | None) -> Any:
 
 def snoopers_of(given: Iterable[str]) -> dict[str, Any]:
     """Return snoopers by name, from "neighbour; keys=age,sex"."""
-    from sfumato.contract.snooper import Snooper
-
     found: dict[str, Any] = {}
     for text in given:
-        name, _, rest = text.partition(";")
-        if not name.strip() or "=" in name or name.strip() in found:
+        name, parts = name_and_settings(text)
+        if not name or "=" in name or name in found:
             raise Misuse("--snooper starts with a name of its own: 'neighbour; keys=age,sex'.")
-        facts = settings(Snooper, (part for part in rest.split(";") if part.strip()), "--snooper")
-        found[name.strip()] = Snooper.from_dict(facts)
+        found[name] = Snooper.from_dict(settings(Snooper, parts, "--snooper"))
     return found
-
-
-# --- hierarchies
-# How labels nest, and what totals are called: from options to what the library takes.
 
 
 def named_hierarchies(given: Iterable[str] | None, columns: Iterable[str] | None = None) -> dict[str, Hierarchy]:
@@ -435,48 +420,35 @@ def total_labels(given: list[str] | None) -> str | dict[str, str | None] | None:
     return {name: None if label.casefold() == "none" else label for name, label in pairs}
 
 
-# --- protections
-# From texts to protections of tables: with their parameters, rules, and what is wanted of single cells.
-
-
 def protection_of(
     name: str, given: Iterable[str], rule: list[str] | None, marked: bool, option: str = "--set"
 ) -> Protection:
     """Return a method with its parameters and rules; `marked` says whether a file may say which cells are unsafe."""
-    from sfumato.contract.parameters import find
     from sfumato.tables.rules import ByHand, rules_of
 
     cls: Any = find("protection", name)
     fields = settings(cls, given, option)
-    among_others = (
-        option != "--set" and "extra" in cls.parameters() and "extra" not in fields
-    )  # rules have no part in it
+    # rules have no part in it
+    among_others = option != "--set" and "extra" in cls.parameters() and "extra" not in fields
     if rule and "rules" in cls.parameters() and not among_others:
         fields["rules"] = rules_of(list(rule))
     elif rule and option == "--set":
         raise Misuse(
             f"{name} protects every contributor by its own parameters and takes no --rule. Use --set; --list shows them."
         )
-    elif "rules" in cls.parameters() and "rules" not in fields and not _optional(cls, "rules"):
+    elif "rules" in _needed(cls) - fields.keys():
         if not (marked and "a_priori" in cls.parameters()):
             raise Misuse(
                 f"{name} needs to know which cells are unsafe: --rule 'p% 10', --rule 'minimum 3'. --list shows the rules."
             )
         fields["rules"] = ByHand()
-    made: Protection = cls.from_dict(fields)
-    return made
+    return cls.from_dict(fields)  # type: ignore[no-any-return]
 
 
 def protections_of(given: Iterable[str], rule: list[str] | None, marked: bool) -> dict[str, Protection]:
     """Return several methods by name, each with its parameters after semicolons: 'rta; prior_cv=0.4'."""
-    found: dict[str, Protection] = {}
-    for text in given:
-        name, _, rest = text.partition(";")
-        parts = [part for part in rest.split(";") if part.strip()]
-        own = text.strip() if name.strip() in found else name.strip()
-        if own in found:
-            raise Misuse(f"--method {own} is given twice; leave one out, or give it other parameters.")
-        found[own] = protection_of(name.strip(), parts, rule, marked, "--method")
+    methods = _different(given, "--method")
+    found = {own: protection_of(name, parts, rule, marked, "--method") for own, name, parts in methods}
     if not found:
         raise Misuse("name what to try: --method rta --method suppression. `sfumato table --list` shows all.")
     if rule and not any("rules" in p.parameters() for p in found.values()):
@@ -513,16 +485,12 @@ def swept_over(over: Iterable[str], protections: Mapping[str, Protection]) -> di
             raise ParameterError(unknown_name("parameter", path, known, "the methods"))
         if path in found:
             raise ParameterError(f"--over names {path} twice; put all its values into one.")
-        facts = known[path]
-        found[path] = (
-            list(values_of(path, values, facts))
-            if facts.numeric
-            else [v.strip() for v in values.split(",") if v.strip()]
-        )
+        numeric = known[path].numeric
+        found[path] = list(values_of(path, values, known[path])) if numeric else list(names(values))
     return found or None
 
 
-def _optional(cls: Any, name: str) -> bool:
-    """Whether a parameter need not be given."""
-    field = next(f for f in dataclasses.fields(cls) if f.name == name)
-    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+def _needed(cls: Any) -> set[str]:
+    """Return the parameters without a default."""
+    none = dataclasses.MISSING
+    return {f.name for f in dataclasses.fields(cls) if f.default is none and f.default_factory is none}

@@ -5,14 +5,25 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse
 from sfumato.cli.files import check_report
-from sfumato.cli.options import OutputOptions, ReleaseOptions, SnooperOptions, Weighted, expand_options, output_option
+from sfumato.cli.options import (
+    OutputOptions,
+    ReleaseOptions,
+    SnooperOptions,
+    Weighted,
+    argument,
+    expand_options,
+    flag,
+    option,
+    output_field,
+)
 from sfumato.cli.parse import risk_measure, toml_file, utility_of
+from sfumato.contract.mask import Recipe
 from sfumato.errors import ParameterError, RecipeError, join_names
 
 if TYPE_CHECKING:
@@ -25,68 +36,28 @@ if TYPE_CHECKING:
 class ReportOptions:
     """The options of `sfumato report`."""
 
-    original: Annotated[
-        Path, typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False)
-    ]
-    masked: Annotated[
-        Path, typer.Argument(metavar="MASKED", help="The file that would be released.", show_default=False)
-    ]
-    out: Annotated[
-        Path,
-        output_option(
-            help="Where the report goes (.html or .pdf); the same for machines goes to a .json beside it.",
-            show_default=False,
-        ),
-    ]
-    align: Annotated[
-        str | None,
-        typer.Option(
-            metavar="rows|COLUMN",
-            help="Which masked record is whose: rows, if both files list the same records in the same order, "
-            "or a column of both files that is unique. Measures that compare record by record need it.",
-        ),
-    ] = None
-    risk: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=3'. "
-            "May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    max_risk: Annotated[
-        list[str] | None,
-        typer.Option(metavar="R", help="The largest risk allowed: of all risks, or NAME=R of one. May be repeated."),
-    ] = None
-    utility: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What must stay high: a measure by name, 'hellinger; over=age,sex', or an estimate: a column (its mean), "
-            "'salary ~ age'. May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    min_utility: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="U", help="The smallest utility allowed: of all utilities, or NAME=U of one. May be repeated."
-        ),
-    ] = None
-    by: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Also look at the subgroups by this column. May be repeated."),
-    ] = None
-    title: Annotated[str | None, typer.Option(help="The title of the report.", show_default=False)] = None
-    asked: Annotated[str, typer.Option(help="What the board is asked, in your own words.")] = ""
-    publishable: Annotated[
-        bool, typer.Option("--publishable", help="Make the version for the public instead of the board's.")
-    ] = False
-    recipe: Annotated[
-        Path | None, typer.Option(help="The recipe (TOML) that the file was masked with.", show_default=False)
-    ] = None
-    search: Annotated[
-        Path | None, typer.Option(help="What `sfumato search --json` printed, kept in a file.", show_default=False)
-    ] = None
+    original: Path = argument("ORIGINAL", "The confidential file, before masking.", required=True)
+    masked: Path = argument("MASKED", "The file that would be released.", required=True)
+    out: Path = output_field(
+        "Where the report goes (.html or .pdf); the same for machines goes to a .json beside it.", required=True
+    )
+    risk: list[str] | None = option(
+        "A risk that must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=3'."
+    )
+    max_risk: list[str] | None = option("The largest risk allowed: of all risks, or NAME=R of one.", metavar="R")
+    utility: list[str] | None = option(
+        "A utility that must stay high: a measure by name, 'hellinger; over=age,sex', or an estimate: a column (its mean), "
+        "'salary ~ age'."
+    )
+    min_utility: list[str] | None = option(
+        "The smallest utility allowed: of all utilities, or NAME=U of one.", metavar="U"
+    )
+    by: list[str] | None = option("Also look at the subgroups by this column.", metavar="COLUMN")
+    title: str | None = option("The title of the report.")
+    asked: str = option("The question to the board, in your own words.", default="")
+    publishable: bool = flag("Make the version for the public instead of the board's.")
+    recipe: Path | None = option("The recipe (TOML) that the file was masked with.")
+    search: Path | None = option("A file with the output of `sfumato search --json`.")
     weighted: Weighted = False
     snooper: SnooperOptions
     source: ReleaseOptions
@@ -113,7 +84,7 @@ def report(options: ReportOptions) -> None:
         raise Misuse("name at least one measure, with --risk or --utility.")
     snooper = options.snooper.build()
     found = None if options.search is None else SearchFindings.read(options.search)
-    release = options.source.load(screen, original, options.masked, options.align)
+    release = options.source.load(screen, original, options.masked)
     snooper = options.snooper.with_population(screen, snooper, release.original)
     release = options.source.with_holdout(_with_recipe(release, options.recipe))
     for column in options.by or ():
@@ -144,8 +115,6 @@ _GIVEN = "The recipe was given beside the file. That the file was made with it w
 
 def _with_recipe(release: Release, recipe: Path | None) -> Release:
     """Return the release with the recipe that was given beside the two files."""
-    from sfumato.contract.mask import Recipe
-
     if recipe is None:
         return release
     try:
@@ -165,7 +134,11 @@ def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> li
     limits: dict[int, float] = {}
     for text in given or ():
         name, sign, rest = text.rpartition("=")
-        named = [i for i, m in enumerate(measures) if not sign or name.strip() in _names(m)]
+        named = [
+            i
+            for i, m in enumerate(measures)
+            if not sign or name.strip() in (m.label(), m.name, getattr(m, "column", ""))
+        ]
         if not named:
             names = join_names(m.label() for m in measures)
             raise ParameterError(f"{option} names '{name or text}', but what was asked for is {names}.")
@@ -179,7 +152,3 @@ def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> li
             )
         limits.update(dict.fromkeys(named, value))
     return [Check(m, limits.get(i)) for i, m in enumerate(measures)]
-
-
-def _names(measure: Measure) -> tuple[str, ...]:
-    return measure.label(), measure.name, str(getattr(measure, "column", ""))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.cli.console import Misuse, Screen, on_command_line, percent, shown
 from sfumato.cli.files import check_chart, load, save_chart
@@ -19,38 +16,28 @@ from sfumato.cli.options import (
     OutputOptions,
     ReleaseOptions,
     SnooperOptions,
+    argument,
     expand_options,
     measure_names,
-    output_option,
+    option,
+    output_field,
 )
 from sfumato.cli.parse import settings
+from sfumato.contract.release import Release
+from sfumato.data.columns import Kind
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
 
 if TYPE_CHECKING:
     from sfumato.contract.measure import Measure
-    from sfumato.contract.release import Release
     from sfumato.contract.score import Score
     from sfumato.contract.snooper import Snooper
     from sfumato.risk.profile import RiskProfile
-
-# --- risk columns
-# What a snooper learns of single columns: the table of `sfumato risk --measure attribute_risk`.
-
-
-def show_columns(
-    screen: Screen, release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
-) -> None:
-    """Score columns one by one, and print the one that is known best first."""
-    scores, refused = _scores(release, cls, facts, columns, snooper)
-    _show(screen, release, snooper, scores, refused)
 
 
 def _scores(
     release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
 ) -> tuple[list[tuple[str, Score, float]], dict[str, str]]:
     """Return (column, score, error / standard deviation), the worst first, and why columns were left out."""
-    from sfumato.data.columns import Kind
-
     named = bool(columns)
     before, after = release.original, release.masked.engine.kinds
     columns = columns or [n for n in before.schema.names(role="confidential") if before.kind(n) is Kind.NUMBER]
@@ -82,9 +69,11 @@ def _error(score: Score) -> float:
     return 1 / math.sqrt(score.value) if score.value > 0 else math.inf
 
 
-def _show(
-    screen: Screen, release: Release, snooper: Snooper, scores: list[tuple[str, Score, float]], refused: dict[str, str]
+def show_columns(
+    screen: Screen, release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
 ) -> None:
+    """Score columns one by one, and print the one that is known best first."""
+    scores, refused = _scores(release, cls, facts, columns, snooper)
     screen.say(_verdict(*scores[0]), strong=True)
     screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} masked records.")
     screen.say()
@@ -128,10 +117,6 @@ def _interval(score: Score) -> str:
     return f"{shown(score.interval[0])} to {shown(score.interval[1])}"
 
 
-# --- risk page
-# The page that `sfumato risk FILE` prints, and the score of one measure.
-
-
 def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | None) -> None:
     """Print the verdict, then every measure, then where the risk comes from."""
     first, *rest = map(on_command_line, profile.verdict)
@@ -142,7 +127,9 @@ def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | Non
     screen.say(f"The snooper {profile.snooper.looks_by(profile.keys)}. {plural(len(profile.outcome.masked))}.")
     screen.say()
     rows = [(s.measure, s.value, _interval(s)) for s in profile.scores]
-    words = [_short(s.words, profile.keys) for s in profile.scores]
+    words = [s.words for s in profile.scores]
+    if len(profile.keys) > 2:  # their list stands above the table
+        words = [w.replace(", ".join(profile.keys), "the keys") for w in words]
     screen.described(("measure (lower is safer)", "value", "95 % interval"), rows, words, (1,))
     screen.say()
     sizes = profile.class_sizes()
@@ -222,79 +209,34 @@ def _knows(release: Release, snooper: Snooper, measures: list[Measure]) -> str:
     return snooper.describe()
 
 
-def _short(words: str, keys: Sequence[str]) -> str:
-    """Return the words without the list of keys, which stands above the table."""
-    return words.replace(", ".join(keys), "the keys") if len(keys) > 2 else words
-
-
-# --- risk
-# `sfumato risk`: what a snooper could learn from a file.
-
-
 @dataclass(frozen=True, kw_only=True)
 class RiskOptions:
     """The options of `sfumato risk`."""
 
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            help="The file that would be released; the original, if a second is given.",
-            show_default=False,
-        ),
-    ] = None
-    masked: Annotated[
-        Path | None, typer.Argument(metavar="[MASKED]", help="What was made of it.", show_default=False)
-    ] = None
-    align: Annotated[
-        str | None,
-        typer.Option(
-            metavar="rows|COLUMN",
-            help="Which masked record is whose: rows, if both files list the same records in the same order, "
-            "or a column of both files that is unique. Without it, only measures of the masked file alone apply.",
-        ),
-    ] = None
-    k: Annotated[
-        int | None, typer.Option(help="Records that fewer than this many match are counted; 3 if not given.", min=2)
-    ] = None
-    missing: Annotated[
-        Literal["wildcard", "value", "ignored"] | None,
-        typer.Option(
-            help="What a missing key means: it matches anything (wildcard, if not given), is a value of its own, or its record "
-            "is left out."
-        ),
-    ] = None
-    fraction: Annotated[
-        float | None,
-        typer.Option(help="Share of the population that is in the file; from the survey weights if not given.", max=1),
-    ] = None
-    measure: Annotated[
-        str | None,
-        typer.Option(help="One measure instead of the page; --list shows all.", autocompletion=measure_names),
-    ] = None
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What the snooper wants to know, for measures that look at one column (attribute_risk if no other is named). "
-            "May be repeated."
-        ),
-    ] = None
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the measure, such as k=5. May be repeated."),
-    ] = None
+    file: Path | None = argument("FILE", "The file that would be released; the original, if a second is given.")
+    masked: Path | None = argument("MASKED", "The masked file, if there is one.")
+    k: int | None = option("Count the records that fewer than this many match; 3 if not given.", min=2)
+    missing: Literal["wildcard", "value", "ignored"] | None = option(
+        "The meaning of a missing key: it matches anything (wildcard, if not given), is a value of its own, or its record "
+        "is left out."
+    )
+    fraction: float | None = option(
+        "Share of the population that is in the file; from the survey weights if not given.", max=1
+    )
+    measure: str | None = option("One measure instead of the page; --list shows all.", autocompletion=measure_names)
+    column: list[str] | None = option(
+        "A column that the snooper wants to know, for measures of one column (attribute_risk if no other is named)."
+    )
+    set_: list[str] | None = option("A parameter of the measure, such as k=5.", metavar="NAME=VALUE")
     list_: ListMeasures = False
     snooper: SnooperOptions
     source: ReleaseOptions
     engine: Engine = "memory"
-    by: Annotated[
-        str | None, output_option(metavar="COLUMN", help="Also tell the risk of each subgroup by this column.")
-    ] = None
-    chart: Annotated[Path | None, output_option(help="Draw the risk profile (.svg or .png).")] = None
-    riskiest: Annotated[
-        int,
-        output_option(help="List so many of the riskiest records by row number: for the custodian's eyes only.", min=0),
-    ] = 0
+    by: str | None = output_field("Also tell the risk of each subgroup by this column.", metavar="COLUMN")
+    chart: Path | None = output_field("Draw the risk profile (.svg or .png).")
+    riskiest: int = output_field(
+        "List this many of the riskiest records by row number: for the custodian's eyes only.", default=0, min=0
+    )
     output: OutputOptions
 
     def chosen(self) -> tuple[type[Measure] | None, dict[str, Any]]:
@@ -356,13 +298,11 @@ def risk(options: RiskOptions) -> None:
 
 
 def _release(screen: Screen, file: Path, options: RiskOptions) -> Release:
-    from sfumato.contract.release import Release
-
     if options.masked is not None and options.engine != "memory":
         raise Misuse("--engine duckdb is for one file: a masked file is compared with its original in memory.")
     if options.masked is not None:
-        return options.source.load(screen, file, options.masked, options.align)
-    if options.align is not None:
+        return options.source.load(screen, file, options.masked)
+    if options.source.align is not None:
         raise Misuse(
             "--align says which masked record is whose, so it needs two files: the original, then the masked one."
         )

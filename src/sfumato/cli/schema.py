@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from sfumato.cli.console import quoted
 from sfumato.cli.files import load_guessed, refuse_absent, refuse_existing
 from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, reading_option
-
-if TYPE_CHECKING:
-    from sfumato.schema.schema import Schema
+from sfumato.schema.attribute import Role
+from sfumato.schema.schema import Schema
 
 
 @expand_options
@@ -49,10 +49,12 @@ def schema(
     screen.say()
     if out is not None:
         data.schema.write(out)
-        screen.say(f"Wrote {out}. Correct it in an editor, and give it to the other commands with --schema {out}.")
+        screen.say(
+            f"Wrote {out}. Correct it in an editor, and give it to the other commands with --schema {quoted(out)}."
+        )
     else:
         screen.say(
-            f"To correct them: sfumato schema {file} --out schema.toml, then edit schema.toml "
+            f"To correct them: sfumato schema {quoted(file)} --out schema.toml, then edit schema.toml "
             '(role = "key", "confidential", "identifier", "other", ...), then use --schema schema.toml.'
         )
     columns = [a.to_dict() for a in data.schema]
@@ -62,8 +64,6 @@ def schema(
 def _described(codebook: Path, guessed: Schema) -> Schema:
     """Return what a codebook says of the columns; what it cannot say, the role of most, is as it was guessed."""
     from sfumato.formats.codebook import read_ddi
-    from sfumato.schema.attribute import Role
-    from sfumato.schema.schema import Schema
 
     refuse_absent(codebook)
     said, _ = read_ddi(codebook, guessed.names)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from sfumato.cli.console import Misuse, Screen
+from sfumato.cli.console import Misuse, Screen, quoted
 from sfumato.cli.files import check_chart, check_report, refuse_absent, refuse_existing, save_chart
 from sfumato.cli.listing import show_tables
-from sfumato.cli.options import OutputOptions, expand_options, method_option, output_option
+from sfumato.cli.options import METHOD, OUTPUT, OutputOptions, expand_options, flag, method_field, output_field
 from sfumato.cli.parse import protection_of, with_wishes
 from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
+from sfumato.contract.draws import Draws
 from sfumato.errors import DataError
 
 if TYPE_CHECKING:
-    from sfumato.contract.draws import Draws
     from sfumato.tables.argus.batch import ArgusJob
     from sfumato.tables.published import Protection, PublishedTable
     from sfumato.tables.rta.publication import Record
@@ -27,67 +27,36 @@ if TYPE_CHECKING:
 class ProtectionOptions:
     """The options of `sfumato table` besides what the table is."""
 
-    method: Annotated[
-        str | None,
-        method_option(
-            "--method",
-            help="How to protect it: suppression, rta, controlled_rounding, cell_key, ... `--list` shows all.",
-            autocompletion=protection_names,
-            show_default=False,
-        ),
-    ] = None
+    method: str | None = method_field(
+        "How to protect it: suppression, rta, controlled_rounding, cell_key, ... `--list` shows all.",
+        autocompletion=protection_names,
+    )
     rule: Rule = None
     a_priori: APrioriFile = None
-    set_: Annotated[
-        list[str] | None,
-        method_option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A parameter of the method: base=5, prior_cv=0.5, table=ptable.txt. May be repeated.",
-        ),
-    ] = None
-    list_: Annotated[
-        bool,
-        method_option(
-            "--list",
-            help="Show every method and rule, or with --method NAME or --rule NAME that one's parameters, and stop.",
-        ),
-    ] = False
-    out: Annotated[Path | None, output_option(help="Where what may be published goes (.csv, .xlsx, .json, ...).")] = (
-        None
+    set_: list[str] | None = method_field(
+        "A parameter of the method: base=5, prior_cv=0.5, table=ptable.txt.", metavar="NAME=VALUE"
     )
-    form: Annotated[
-        str | None, output_option(help="csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.")
-    ] = None
-    seed_file: Annotated[
-        Path | None,
-        output_option(help="Where to keep the secret seed of a random method. Whoever has it can undo the protection."),
-    ] = None
-    seed_from: Annotated[
-        Path | None,
-        output_option(
-            help="Use the seed in this file: for the same table again, and for other tables of the same data."
-        ),
-    ] = None
-    record_file: Annotated[
-        Path | None,
-        output_option(help="Where to keep the record of a random adjustment for later tables: it holds true values."),
-    ] = None
-    record_from: Annotated[
-        Path | None,
-        output_option(
-            help="The record of a table of these data that is published already: this one will agree with it."
-        ),
-    ] = None
-    report: Annotated[
-        Path | None, output_option(help="Write a report for the review board (.html or .pdf): confidential.")
-    ] = None
-    publishable: Annotated[
-        bool, output_option("--publishable", help="Make the report and the chart for the public.")
-    ] = False
-    chart: Annotated[
-        Path | None, output_option(help="Draw what happened to each cell (.svg or .png): confidential.")
-    ] = None
+    list_: bool = flag(
+        "Show every method and rule, or with --method NAME or --rule NAME that one's parameters, and stop.",
+        panel=METHOD,
+    )
+    out: Path | None = output_field("File for the protected table (.csv, .xlsx, .json, ...).")
+    form: str | None = output_field("csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.")
+    seed_file: Path | None = output_field(
+        "Where to keep the secret seed of a random method. Whoever has it can undo the protection."
+    )
+    seed_from: Path | None = output_field(
+        "Use the seed in this file: for the same table again, and for other tables of the same data."
+    )
+    record_file: Path | None = output_field(
+        "Where to keep the record of a random adjustment for later tables: it holds true values."
+    )
+    record_from: Path | None = output_field(
+        "The record of a table of these data that is published already: this one will agree with it."
+    )
+    report: Path | None = output_field("Write a report for the review board (.html or .pdf): confidential.")
+    publishable: bool = flag("Make the report and the chart for the public.", panel=OUTPUT)
+    chart: Path | None = output_field("Draw what happened to each cell (.svg or .png): confidential.")
     output: OutputOptions
 
     def describe_a_table(self) -> bool:
@@ -103,10 +72,6 @@ class ProtectionOptions:
             self.report,
         )
         return any(option is not None for option in own)
-
-
-# --- table batch
-# `sfumato table BATCH.arb`: a batch file of τ-ARGUS, run with the methods here.
 
 
 def is_batch(files: list[Path] | None) -> bool:
@@ -155,8 +120,6 @@ def run_batch(screen: Screen, files: list[Path], source: Source, options: Protec
 
 def _seed(jobs: list[ArgusJob], options: ProtectionOptions, taken: list[Path]) -> tuple[Draws, dict[Path, str]]:
     """Return the randomness, and the seed that is to be kept before any table appears."""
-    from sfumato.contract.draws import Draws
-
     seed_file, seed_from = options.seed_file, options.seed_from
     if seed_file is not None and seed_from is not None:
         raise Misuse("give --seed-file for a new seed, or --seed-from for one that is kept already, not both.")
@@ -174,10 +137,6 @@ def _seed(jobs: list[ArgusJob], options: ProtectionOptions, taken: list[Path]) -
         raise DataError(f"{seed_file} is a file that the batch reads or writes: keep the seed in another one.")
     refuse_existing(seed_file, options.output.replace, "the seed")
     return draws, {seed_file: draws.seed_text()}
-
-
-# --- table secrets
-# What a random protection must keep secret: its seed, and for later tables the record of what was published.
 
 
 @dataclass(frozen=True)
@@ -251,13 +210,13 @@ class Secrets:
         said = []
         if self.seed is not None:
             said.append(
-                f"The seed is in {self.seed}. Never publish it; use it (--seed-from {self.seed}) for all tables of these data, "
-                "so that nobody can average the noise away."
+                f"The seed is in {self.seed}. Never publish it; use it (--seed-from {quoted(self.seed)}) for all tables of "
+                "these data, so that nobody can average the noise away."
             )
         if self.record_file is not None:
             said.append(
                 f"The record is in {self.record_file}. It holds true values: never publish it; a later table of these data needs "
-                f"it (--record-from {self.record_file})."
+                f"it (--record-from {quoted(self.record_file)})."
             )
         elif published.record is not None:
             said.append("Other tables of these data may follow? Keep the record for them, too: --record-file.")
@@ -268,8 +227,6 @@ def _table_secrets_seed(
     chosen: Protection, seed_file: Path | None, seed_from: Path | None, replace: bool
 ) -> tuple[Draws, Path | None]:
     """Return the randomness, and where its seed is kept; a method without randomness needs none."""
-    from sfumato.contract.draws import Draws
-
     if seed_file is not None and seed_from is not None:
         raise Misuse("give --seed-file for a new seed, or --seed-from for one that is kept already, not both.")
     if not chosen.random:
@@ -284,13 +241,9 @@ def _table_secrets_seed(
     if seed_file.exists() and not replace:
         raise DataError(
             f"{seed_file} is there already, and a new seed would take the place of an old one. To use that seed again, as for "
-            f"another table of the same data: --seed-from {seed_file}. To make a new one: another name, or --replace."
+            f"another table of the same data: --seed-from {quoted(seed_file)}. To make a new one: another name, or --replace."
         )
     return Draws.secret(), seed_file
-
-
-# --- table
-# `sfumato table`: make a table from records, or take one that exists; protect it, and write what may be published.
 
 
 @expand_options
@@ -337,9 +290,9 @@ def _check_files(inputs: list[Path], out: Path, options: ProtectionOptions) -> N
     report, chart, replace = options.report, options.chart, options.output.replace
     refuse_existing(out, replace, "the table")
     taken = {p.resolve() for p in inputs}
-    for option, path in (("--out", out), ("--report", report), ("--chart", chart)):
+    for name, path in (("--out", out), ("--report", report), ("--chart", chart)):
         if path is not None and path.resolve() in taken:
-            raise DataError(f"{option} names the original; choose another file for what may be published.")
+            raise DataError(f"{name} names the original; choose another file for what may be published.")
     form_of(out, options.form)
     check_report(report, replace)
     check_chart(chart, replace)

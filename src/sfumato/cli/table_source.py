@@ -8,12 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from sfumato.cli.console import Misuse
-from sfumato.cli.files import load, load_cells
-from sfumato.cli.options import Engine, Read, method_option, per_size_option, reading_option
+from sfumato.cli.files import load, load_cells, refuse_absent
+from sfumato.cli.listing import completion
+from sfumato.cli.options import (
+    Engine,
+    Read,
+    argument,
+    flag,
+    method_option,
+    option,
+    per_size_option,
+    reading_field,
+    reading_option,
+)
 from sfumato.cli.parse import named_hierarchies, names, number, pair, total_labels, with_hierarchies
+from sfumato.contract.parameters import registered
 from sfumato.errors import DataError, unknown_name
 
 if TYPE_CHECKING:
@@ -22,20 +32,11 @@ if TYPE_CHECKING:
     from sfumato.tables.sensitivity import APriori
     from sfumato.tables.table import Marks, Table
 
-# --- table options
-# Options that say what a table is: those of `table` and `table-map`, and some of `audit`.
-
 RECORDS, CELLS = "The table, from records", "The table, from cells that exist already"
-records_option, cells_option = (functools.partial(typer.Option, rich_help_panel=panel) for panel in (RECORDS, CELLS))
+records_field, cells_field = (functools.partial(option, rich_help_panel=panel) for panel in (RECORDS, CELLS))
 
 
-def protection_names(incomplete: str) -> list[str]:
-    """Complete the name of a protection."""
-    from sfumato.contract.parameters import registered
-
-    return [name for name in registered("protection") if name.startswith(incomplete)]
-
-
+protection_names = completion(lambda: registered("protection"))
 HierarchyFiles = Annotated[
     list[str] | None,
     reading_option(
@@ -49,7 +50,7 @@ TableSchema = Annotated[
     Path | None,
     reading_option(
         "--schema",
-        help="What the columns mean, as `sfumato schema` writes it, or an .rda file of τ-ARGUS. Guessed if not given.",
+        help="The meaning of the columns, as `sfumato schema` writes it, or an .rda file of τ-ARGUS. Guessed if not given.",
     ),
 ]
 Rule = Annotated[
@@ -63,7 +64,7 @@ APrioriFile = Annotated[
     Path | None,
     method_option(
         "--a-priori",
-        help="What is wanted of single cells, for suppression: an .hst file of τ-ARGUS, or a table with columns status, cost, "
+        help="Wishes for single cells, for suppression: an .hst file of τ-ARGUS, or a table with columns status, cost, "
         "lower, upper, lower_level, upper_level.",
     ),
 ]
@@ -73,112 +74,54 @@ APrioriFile = Annotated[
 class TableOptions:
     """What the table is: each field is an option of the commands that take one."""
 
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="The confidential records; or the cells of a table that exists already (a file for each of several linked "
-            "ones): a row for each cell, or a .tab file of τ-ARGUS.",
-            show_default=False,
-        ),
-    ] = None
-    formula: Annotated[
-        str | None,
-        records_option(
-            help="Which cells: 'region * sector' with all margins, 'region * sector + group * sector' for linked tables.",
-            show_default=False,
-        ),
-    ] = None
-    variable: Annotated[
-        str | None, records_option(help="The column to sum; without it records are counted.", show_default=False)
-    ] = None
-    contributor: Annotated[
-        str | None,
-        records_option(
-            metavar="COLUMN",
-            help="Who contributed a record. The schema's contributor, else every record for itself, if not given.",
-        ),
-    ] = None
-    size: Annotated[
-        str | None,
-        records_option(
-            metavar="COLUMN",
-            help="A public measure of the contributors' size, for random adjustment; added up over a contributor's records.",
-        ),
-    ] = None
-    per_size: Annotated[str | None, per_size_option(RECORDS)] = None
-    waiver: Annotated[
-        str | None, records_option(metavar="COLUMN", help="Says yes where a contributor waived protection.")
-    ] = None
-    request: Annotated[
-        str | None,
-        records_option(
-            metavar="COLUMN",
-            help="The contributor's request for protection (1 or 2; 0 for none), for the rule 'request'.",
-        ),
-    ] = None
-    record_key: Annotated[
-        str | None, records_option(metavar="COLUMN", help="Keys of the records in [0, 1), for cell keys.")
-    ] = None
-    empty: Annotated[
-        bool, records_option("--empty", help="Combinations that could occur and do not are cells too.")
-    ] = False
-    leave_out: Annotated[
-        bool, records_option("--leave-out-missing", help="Leave out records without a value of the variable.")
-    ] = False
-    recode: Annotated[
-        list[str] | None,
-        records_option(metavar="COLUMN=FILE", help="Recode a column by a .grc file of τ-ARGUS. May be repeated."),
-    ] = None
-    dimensions: Annotated[
-        str | None, cells_option(metavar="COLUMNS", help="The columns of labels, with commas between.")
-    ] = None
-    value: Annotated[
-        str | None,
-        cells_option(metavar="COLUMN", help="The column of figures; without it --count is what is published."),
-    ] = None
-    top: Annotated[
-        str | None, cells_option(metavar="COLUMNS", help="The largest contributions to each cell, with commas between.")
-    ] = None
-    contributors: Annotated[
-        str | None,
-        cells_option(
-            metavar="COLUMN",
-            help="How many contributors each cell has, where that is not the number of records (--count).",
-        ),
-    ] = None
-    total: Annotated[
-        list[str] | None,
-        cells_option(
-            metavar="LABEL|COLUMN=LABEL",
-            help="The label of a total, where it is not one of the usual names. May be repeated.",
-        ),
-    ] = None
-    margins: Annotated[
-        Literal["check", "compute", "given"] | None,
-        cells_option(
-            help="check: those given must add up, others are computed; compute: replace them by sums; given: have no others. "
-            "check if not given.",
-            show_default=False,
-        ),
-    ] = None
-    negative: Annotated[bool, cells_option("--negative", help="Figures may be below 0.")] = False
-    count: Annotated[
-        str | None,
-        reading_option(
-            metavar="COLUMN",
-            help="How many records each cell has; in a file of records, for counts: for how many a row stands.",
-        ),
-    ] = None
+    files: list[Path] | None = argument(
+        "FILE",
+        "The confidential records; or the cells of a table that exists already (a file for each of several linked "
+        "ones): a row for each cell, or a .tab file of τ-ARGUS.",
+    )
+    formula: str | None = records_field(
+        "Which cells: 'region * sector' with all margins, 'region * sector + group * sector' for linked tables."
+    )
+    variable: str | None = records_field("The column to sum; without it records are counted.")
+    contributor: str | None = records_field(
+        "Who contributed a record. The schema's contributor, else every record for itself, if not given.",
+        metavar="COLUMN",
+    )
+    size: str | None = records_field(
+        "A public measure of the contributors' size, for random adjustment; added up over a contributor's records.",
+        metavar="COLUMN",
+    )
+    per_size: str | None = per_size_option(RECORDS)
+    waiver: str | None = records_field("Says yes where a contributor waived protection.", metavar="COLUMN")
+    request: str | None = records_field(
+        "The contributor's request for protection (1 or 2; 0 for none), for the rule 'request'.", metavar="COLUMN"
+    )
+    record_key: str | None = records_field("Keys of the records in [0, 1), for cell keys.", metavar="COLUMN")
+    empty: bool = flag("Combinations that could occur and do not are cells too.", panel=RECORDS)
+    leave_out: bool = flag("Leave out records without a value of the variable.", "--leave-out-missing", panel=RECORDS)
+    recode: list[str] | None = records_field("Recode a column by a .grc file of τ-ARGUS.", metavar="COLUMN=FILE")
+    dimensions: str | None = cells_field("The columns of labels, with commas between.", metavar="COLUMNS")
+    value: str | None = cells_field("The column of figures; without it --count is what is published.", metavar="COLUMN")
+    top: str | None = cells_field("The largest contributions to each cell, with commas between.", metavar="COLUMNS")
+    contributors: str | None = cells_field(
+        "How many contributors each cell has, where that is not the number of records (--count).", metavar="COLUMN"
+    )
+    total: list[str] | None = cells_field(
+        "The label of a total, where it is not one of the usual names.", metavar="LABEL|COLUMN=LABEL"
+    )
+    margins: Literal["check", "compute", "given"] | None = cells_field(
+        "check: those given must add up, others are computed; compute: replace them by sums; given: have no others. "
+        "check if not given."
+    )
+    negative: bool = flag("Figures may be below 0.", panel=CELLS)
+    count: str | None = reading_field(
+        "How many records each cell has; in a file of records, for counts: for how many a row stands.", metavar="COLUMN"
+    )
     hierarchy: HierarchyFiles = None
-    decimals: Annotated[int | None, reading_option(help="Digits after the point that are published.")] = None
+    decimals: int | None = reading_field("Digits after the point that are published.")
     schema: TableSchema = None
     read: Read = None
     engine: Engine = "memory"
-
-
-# --- table source
-# From options to a table before protection: of records, of cells that exist already, or of τ-ARGUS's files.
 
 
 _OF_RECORDS = (
@@ -361,7 +304,5 @@ def _first(files: Sequence[Path] | None) -> Path:
 
 
 def _there(files: Sequence[Path]) -> None:
-    from sfumato.cli.files import refuse_absent
-
     for file in files:
         refuse_absent(file)

@@ -5,15 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.cli.console import Misuse, Screen, percent, shown
 from sfumato.cli.files import check_chart, save_chart
-from sfumato.cli.listing import show_measures, utility_measures
-from sfumato.cli.options import ListMeasures, OutputOptions, ReleaseOptions, Weighted, expand_options, output_option
+from sfumato.cli.listing import completion, show_measures, utility_measures
+from sfumato.cli.options import (
+    ListMeasures,
+    OutputOptions,
+    ReleaseOptions,
+    Weighted,
+    argument,
+    expand_options,
+    option,
+    output_field,
+)
 from sfumato.cli.parse import estimator, no_such_utility, utility_measure
+from sfumato.contract.measure import Need
+from sfumato.contract.release import subgroups
 from sfumato.errors import ParameterError, SfumatoError
 
 if TYPE_CHECKING:
@@ -21,9 +30,6 @@ if TYPE_CHECKING:
     from sfumato.contract.release import Release
     from sfumato.utility.estimators import Estimator
     from sfumato.utility.summary import ReleaseSummary
-
-# --- utility page
-# What `sfumato utility` prints: the page of before and after, scores of measures, and errors of estimates.
 
 EXPLAINED = (
     "This is the error that masking made in this one file. How large it is on average, and how it compares with the "
@@ -84,7 +90,8 @@ def show_estimates(
     labels = [e.label() for e in asked]
     units = [e.unit(release.original.schema) for e in asked]
     worst = max(range(len(found)), key=lambda i: -1.0 if math.isnan(found[i][1]) else abs(found[i][1]))
-    screen.say(f"{_furthest(labels[worst], len(found))} {_off(*found[worst], units[worst])}.", strong=True)
+    what = "Furthest off is" if len(found) > 1 else "From the masked file,"
+    screen.say(f"{what} {labels[worst]}: {_off(*found[worst], units[worst])}.", strong=True)
     screen.say(f"{len(release.original):,} original and {len(release.masked):,} masked records. {EXPLAINED}")
     screen.say()
     rows = [(labels[i], e, units[i], None if math.isnan(s) else percent(s)) for i, (e, s) in enumerate(found)]
@@ -106,7 +113,6 @@ def show_estimates(
 
 def _by_group(asked: list[Estimator], release: Release, by: str) -> dict[str, list[float]]:
     """Return the error of each estimate in each subgroup; NaN where it cannot be computed there."""
-    from sfumato.contract.release import subgroups
 
     def error(e: Estimator, part: Release) -> float:
         try:
@@ -129,10 +135,6 @@ def _error(e: Estimator, release: Release) -> tuple[float, float]:
     return off, off / abs(before) if before else math.nan
 
 
-def _furthest(label: str, count: int) -> str:
-    return f"Furthest off is {label}:" if count > 1 else f"From the masked file, {label}:"
-
-
 def _off(error: float, share: float, unit: str) -> str:
     if error == 0:
         return "exactly as in the original"
@@ -140,62 +142,34 @@ def _off(error: float, share: float, unit: str) -> str:
     return f"off by {shown(abs(error))}{f' {unit}' if unit else ''}{relative}"
 
 
-# --- utility
-# `sfumato utility`: what an analyst keeps in a masked file.
-
-
-def utility_names(incomplete: str) -> list[str]:
-    """Complete the name of a utility measure."""
-    return [name for name in utility_measures() if name.startswith(incomplete)]
-
-
 @dataclass(frozen=True, kw_only=True)
 class UtilityOptions:
     """The options of `sfumato utility`."""
 
-    original: Annotated[
-        Path | None,
-        typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False),
-    ] = None
-    masked: Annotated[Path | None, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)] = None
-    estimators: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--estimator",
-            help="What an analyst computes: a column (its mean), 'income - salary' (of means), or a regression "
-            "'salary ~ age', with the coefficient after a semicolon if there are several: "
-            "'salary ~ age + C(region); age'. May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    measures: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--measure",
-            help="A measure of the whole file by name, with its parameters after semicolons: granularity, or "
-            "'hellinger; over=age,sex'. --list shows all. May be repeated.",
-            autocompletion=utility_names,
-            show_default=False,
-        ),
-    ] = None
+    original: Path | None = argument("ORIGINAL", "The confidential file, before masking.")
+    masked: Path | None = argument("MASKED", "The masked file.")
+    estimators: list[str] | None = option(
+        "An estimate that an analyst computes: a column (its mean), 'income - salary' (of means), or a regression "
+        "'salary ~ age', with the coefficient after a semicolon if there are several: "
+        "'salary ~ age + C(region); age'.",
+        "--estimator",
+    )
+    measures: list[str] | None = option(
+        "A measure of the whole file by name, with its parameters after semicolons: granularity, or "
+        "'hellinger; over=age,sex'. --list shows all.",
+        "--measure",
+        autocompletion=completion(utility_measures),
+    )
     list_: ListMeasures = False
-    target: Annotated[
-        Literal["file", "population"], typer.Option(help="What the estimate is held against: the original file's own.")
-    ] = "file"
+    target: Literal["file", "population"] = option(
+        "What the estimate is compared with: the original file's own.", default="file"
+    )
     weighted: Weighted = False
-    align: Annotated[
-        str | None,
-        typer.Option(
-            metavar="rows|COLUMN",
-            help="Which masked record is whose. Measures that compare record by record need it; the others do not.",
-        ),
-    ] = None
     source: ReleaseOptions
-    by: Annotated[
-        str | None,
-        output_option(metavar="COLUMN", help="Also tell each measure and estimate for every subgroup by this column."),
-    ] = None
-    chart: Annotated[Path | None, output_option(help="Draw the page of before and after (.svg or .png).")] = None
+    by: str | None = output_field(
+        "Also tell each measure and estimate for every subgroup by this column.", metavar="COLUMN"
+    )
+    chart: Path | None = output_field("Draw the page of before and after (.svg or .png).")
     output: OutputOptions
 
 
@@ -221,8 +195,9 @@ def utility(options: UtilityOptions) -> None:
     if by is not None and not (options.measures or options.estimators):
         raise Misuse("--by tells a measure or an estimate for each subgroup: name one with --measure or --estimator.")
     named = [utility_measure(text, weighted) for text in options.measures or ()]
-    _check_aligned(named, options.align)
-    release = options.source.load(screen, options.original, options.masked, options.align)
+    if options.source.align is None and (paired := [m.name for m in named if Need.ALIGNMENT in m.needs]):
+        raise Misuse(f"{paired[0]} compares record by record: say with --align which masked record is whose.")
+    release = options.source.load(screen, options.original, options.masked)
     if by is not None:
         release.original.kind(by)  # refuses an unknown name before anything takes long
     release = options.source.with_holdout(release)
@@ -253,13 +228,6 @@ def _only(measures: list[str] | None) -> str | None:
     if names and names[0] not in utility_measures():
         raise ParameterError(no_such_utility(names[0]))
     return names[0] if names else None
-
-
-def _check_aligned(named: list[Measure], align: str | None) -> None:
-    from sfumato.contract.measure import Need
-
-    if align is None and (paired := [m.name for m in named if Need.ALIGNMENT in m.needs]):
-        raise Misuse(f"{paired[0]} compares record by record: say with --align which masked record is whose.")
 
 
 def _before_and_after(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.console import Misuse, Screen
-from sfumato.cli.files import load, load_guessed, refuse_absent
-from sfumato.cli.options import Engine, Json, Read, expand_options, output_option, reading_option
+from sfumato.cli.console import Misuse, Screen, quoted
+from sfumato.cli.files import check_chart, load, load_guessed, refuse_absent, save_chart
+from sfumato.cli.options import (
+    Engine,
+    Json,
+    Read,
+    argument,
+    expand_options,
+    flag,
+    option,
+    output_field,
+    reading_field,
+)
 from sfumato.cli.parse import names
 
 if TYPE_CHECKING:
@@ -24,41 +33,40 @@ if TYPE_CHECKING:
     from sfumato.mas.usage import UsageReport
     from sfumato.mas.vault import Vault
 
-# --- vault log
-# `sfumato vault log`: the custodian's look at what was asked.
+
+Folder = Annotated[Path, typer.Argument(metavar="VAULT", help="The folder of the vault.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the data set: a plain word, such as cps.")]
 
 
-def log(
-    vault: Folder,
-    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="One data set; all of them if not given.")] = None,
-    last: Annotated[int, typer.Option(metavar="N", help="How many of the last lines are shown.", min=0)] = 20,
-    expect: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N:HASH", help="A head that was kept elsewhere: refuse a log that no longer holds that line."
-        ),
-    ] = None,
-    seal: Annotated[
-        bool,
-        typer.Option(
-            "--seal", help="Take the log as it stands: one of an earlier version, or a copy that had to be put back."
-        ),
-    ] = False,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class VaultLogOptions:
+    """The options of `sfumato vault log`."""
+
+    vault: Folder
+    dataset: str | None = option("One data set; all of them if not given.", metavar="NAME")
+    last: int = option("How many of the last lines are shown.", default=20, metavar="N", min=0)
+    expect: str | None = option(
+        "A head that was kept elsewhere: refuse a log that no longer holds that line.", metavar="N:HASH"
+    )
+    seal: bool = flag("Take the log as it is: one of an earlier version, or a copy that had to be put back.")
+    as_json: Json = False
+
+
+@expand_options
+def log(options: VaultLogOptions) -> None:
     """See who asked what, check that the log is whole, and see accounts, the accumulated loss and overlap alerts.
 
     For the custodian alone: users must not see what others asked.
     """
-    screen = Screen(as_json)
-    line = None if expect is None else _head(expect)
-    opened = open_vault(vault)
+    screen, last = Screen(options.as_json), options.last
+    line = None if options.expect is None else _head(options.expect)
+    opened = open_vault(options.vault)
     if line is not None:
         opened.ledger.expect(*line)
-    if seal:
+    if options.seal:
         opened.ledger.seal()
     entries = list(opened.ledger.entries())
-    names = opened.names() if dataset is None else [opened.dataset(dataset).name]
+    names = opened.names() if options.dataset is None else [opened.dataset(options.dataset).name]
     seq, head = (entries[-1].seq, entries[-1].hash) if entries else opened.ledger.head()
     screen.say(f"The log is whole: {seq:,} lines.", strong=True)
     if line is not None:
@@ -72,13 +80,13 @@ def log(
         screen.say()
         rows = [(e.seq, e.moment[:19], e.user, e.content["dataset"], _asked(e), _outcome(e)) for e in shown]
         screen.table(("line", "when (UTC)", "user", "data set", "asked", "what came of it"), rows, numbers=(0,))
-    standings = [opened.standing(name) for name in names]
-    for standing in standings:
-        _show(screen, standing)
+    usages = [opened.usage(name) for name in names]
+    for usage in usages:
+        _show(screen, usage)
     screen.answer({
         "lines": seq, "hash": head, "head": f"{seq}:{head}",
         "log": [{"line": e.seq, "moment": e.moment, "user": e.user, **e.content} for e in shown],
-        "datasets": [standing.to_json() for standing in standings],
+        "datasets": [usage.to_json() for usage in usages],
     })  # fmt: skip
 
 
@@ -92,32 +100,28 @@ def _head(text: str) -> tuple[int, str]:
     return int(seq), hashed
 
 
-def _show(screen: Screen, standing: UsageReport) -> None:
-    mine, ours = standing.limits or (None, None)
+def _show(screen: Screen, usage: UsageReport) -> None:
+    mine, ours = usage.limits or (None, None)
     screen.say()
-    screen.say(f"{standing.dataset}, policy {standing.policy}", strong=True)
+    screen.say(f"{usage.dataset}, policy {usage.policy}", strong=True)
     screen.say()
     rows: list[tuple[object, ...]] = [
-        (u.user, u.asked, u.refused, u.errors, u.busiest, round(u.spent, 3), mine) for u in standing.users
+        (u.user, u.asked, u.refused, u.errors, u.busiest, round(u.spent, 3), mine) for u in usage.users
     ]
-    rows.append(("all users", *(sum(column) for column in _columns(standing)), None, round(standing.spent, 3), ours))
+    sums = (sum(getattr(u, counted) for u in usage.users) for counted in ("asked", "refused", "errors"))
+    rows.append(("all users", *sums, None, round(usage.spent, 3), ours))
     heads = ("user", "asked", "refused", "errors", "most in a minute", "spent on a record", "may spend")
     screen.table(heads, rows, numbers=range(1, 7))
     screen.say()
-    if standing.per_minute is not None:
-        screen.say(f"A user may ask {standing.per_minute:,} questions in a minute.")
+    if usage.per_minute is not None:
+        screen.say(f"A user may ask {usage.per_minute:,} questions in a minute.")
     screen.say(
-        f"Accumulated zero-concentrated loss by count tables, of the record it is largest for: {standing.loss:.3g}. "
+        f"Accumulated zero-concentrated loss by count tables, of the record it is largest for: {usage.loss:.3g}. "
         "Drops, models, amounts and quantiles are outside it."
     )
-    screen.say(f"Overlap alerts: {len(standing.alerts):,}.")
-    for alert in standing.alerts:
+    screen.say(f"Overlap alerts: {len(usage.alerts):,}.")
+    for alert in usage.alerts:
         screen.say(str(alert))
-
-
-def _columns(standing: UsageReport) -> tuple[list[int], list[int], list[int]]:
-    users = standing.users
-    return [u.asked for u in users], [u.refused for u in users], [u.errors for u in users]
 
 
 def _asked(entry: Entry) -> str:
@@ -139,14 +143,6 @@ def _outcome(entry: Entry) -> str:
     return outcome + (" (alert)" if "near" in entry.content else "")
 
 
-# --- vault
-# `sfumato vault`: bring data sets into a vault, choose cutpoints, and freeze them.
-
-
-Folder = Annotated[Path, typer.Argument(metavar="VAULT", help="The folder of the vault.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the data set: a plain word, such as cps.")]
-
-
 def open_vault(folder: Path) -> Vault:
     """Open a vault that is there."""
     from sfumato.mas.vault import Vault
@@ -160,26 +156,18 @@ class VaultAddOptions:
 
     vault: Folder
     name: Name
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The confidential records: CSV, Parquet, Stata, ...")]
-    schema: Annotated[
-        Path | None,
-        reading_option(help="What the columns mean: TOML as `sfumato schema` writes it, or a DDI-Codebook (.xml)."),
-    ] = None
-    title: Annotated[str, typer.Option(help="A title that users see.")] = ""
-    identity: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that tells records apart in every version.")
-    ] = None
-    known: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Variables that others may know of a person, with commas between; the schema's keys if not given.",
-        ),
-    ] = None
-    recodes: Annotated[Path | None, typer.Option(help=r"Groups of levels: \[\[recode]] tables in TOML.")] = None
-    policy: Annotated[str, typer.Option(help="For a new vault: census2009, hardened, strict, or a TOML file.")] = (
-        "hardened"
+    file: Path = argument("FILE", "The confidential records: CSV, Parquet, Stata, ...", required=True)
+    schema: Path | None = reading_field(
+        "The meaning of the columns: TOML as `sfumato schema` writes it, or a DDI-Codebook (.xml)."
     )
+    title: str = option("A title that users see.", default="")
+    identity: str | None = option("The column that tells records apart in every version.", metavar="COLUMN")
+    known: str | None = option(
+        "Variables that others may know of a person, with commas between; the schema's keys if not given.",
+        metavar="COLUMNS",
+    )
+    recodes: Path | None = option("Groups of levels: a TOML file with a table for each recode.")
+    policy: str = option("For a new vault: census2009, hardened, strict, or a TOML file.", default="hardened")
     read: Read = None
     engine: Engine = "memory"
     as_json: Json = False
@@ -225,7 +213,7 @@ def add(options: VaultAddOptions) -> None:
     screen.table(("column", "taken as"), list(made.marks.items()))
     screen.say()
     screen.say(
-        "Drops and noise hang on what others may know: correct this where it is wrong, and add the data set again."
+        "Drops and noise depend on what others may know: correct this where it is wrong, and add the data set again."
     )
     for question in made.questions():
         screen.say(f"Asked: {question}")
@@ -233,9 +221,11 @@ def add(options: VaultAddOptions) -> None:
         screen.say(f"With the cutpoints that were chosen before: {', '.join(made.cutpoints)}.")
     if made.without_levels:
         screen.say(f"Without cutpoints, and so not for universes: {', '.join(made.without_levels)}.")
-        screen.say(f"Next: sfumato vault cutpoints {vault} {name} {shlex.quote(made.without_levels[0])}")
+        screen.say(f"Next: {quoted('sfumato', 'vault', 'cutpoints', vault, name, made.without_levels[0])}")
     confirm = " --confirm" if made.questions() else ""
-    screen.say(f"{'Then' if made.without_levels else 'Next'}: sfumato vault freeze {vault} {name}{confirm}")
+    screen.say(
+        f"{'Then' if made.without_levels else 'Next'}: {quoted('sfumato', 'vault', 'freeze', vault, name)}{confirm}"
+    )
     screen.answer({
         "name": name, "records": len(made.data), "marks": made.marks, "questions": made.questions(),
         "dependent": [pair.to_dict() for pair in made.dependent], "cutpoints": list(made.cutpoints),
@@ -243,33 +233,29 @@ def add(options: VaultAddOptions) -> None:
     })  # fmt: skip
 
 
-def cutpoints(
-    vault: Folder,
-    name: Name,
-    variable: Annotated[str, typer.Argument(metavar="VARIABLE", help="A variable of numbers.")],
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="Choose one: fixed, minimum, increasing, partitioned or hybrid. Without it nothing is chosen."
-        ),
-    ] = None,
-    edges: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBERS",
-            help="Choose your own: the last value of every bin but the last, with commas between: 29,39,64.",
-        ),
-    ] = None,
-    d: Annotated[int, typer.Option("--least", help="Fewest records in each bin.", min=1)] = 75,
-    chart: Annotated[
-        Path | None, output_option(help="Draw histogram and cutpoints (.svg or .png): confidential.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """See what each strategy makes of a variable, and choose one, or edges of your own. What is shown is confidential."""
-    from sfumato.cli.files import check_chart, save_chart
+@dataclass(frozen=True, kw_only=True)
+class CutpointOptions:
+    """The options of `sfumato vault cutpoints`."""
 
-    screen = Screen(as_json)
+    vault: Folder
+    name: Name
+    variable: str = argument("VARIABLE", "A variable of numbers.", required=True)
+    strategy: str | None = option(
+        "Choose one: fixed, minimum, increasing, partitioned or hybrid. Without it nothing is chosen."
+    )
+    edges: str | None = option(
+        "Choose your own: the last value of every bin but the last, with commas between: 29,39,64.", metavar="NUMBERS"
+    )
+    least: int = option("Fewest records in each bin.", default=75, min=1)
+    chart: Path | None = output_field("Draw histogram and cutpoints (.svg or .png): confidential.")
+    as_json: Json = False
+
+
+@expand_options
+def cutpoints(options: CutpointOptions) -> None:
+    """See what each strategy makes of a variable, and choose one, or edges of your own. What is shown is confidential."""
+    screen, vault, name, variable = Screen(options.as_json), options.vault, options.name, options.variable
+    strategy, edges, d, chart = options.strategy, options.edges, options.least, options.chart
     check_chart(chart, False)
     if strategy is not None and edges is not None:
         raise Misuse("give --strategy or --edges, not both.")
@@ -283,9 +269,9 @@ def cutpoints(
         screen.say(f"Wrote {chart}.")
     screen.say()
     if chosen is None:
-        screen.say(f"Choose one: sfumato vault cutpoints {vault} {name} {shlex.quote(variable)} --strategy hybrid")
+        screen.say(f"Choose one: {quoted('sfumato', 'vault', 'cutpoints', vault, name, variable)} --strategy hybrid")
     else:
-        screen.say(f"Chosen: {chosen}. Next, when all are chosen: sfumato vault freeze {vault} {name}")
+        screen.say(f"Chosen: {chosen}. Next, when all are chosen: {quoted('sfumato', 'vault', 'freeze', vault, name)}")
     bins = len(shown.choose(shown.chosen).labels)
     if (form := opened.policy_of(name).rule("universe_form")) is not None and bins > (
         most := getattr(form, "levels", bins)
@@ -294,9 +280,8 @@ def cutpoints(
             f"a universe may select {most} levels of a variable, and this has {bins}. For fewer and wider ones: a larger "
             "--least, or a recode."
         )
-    frame = shown.frame
     screen.answer({
-        "variable": variable, "least": d, "chosen": chosen, "strategies": frame.to_dict("records"),
+        "variable": variable, "least": d, "chosen": chosen, "strategies": shown.frame().to_dict("records"),
         "bins": list(shown.choose(shown.chosen).labels), "chart": chart,
     })  # fmt: skip
 
@@ -313,7 +298,7 @@ def freeze(
     vault: Folder,
     name: Name,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="The questions that `vault add` asked are read, and it stays so.")
+        bool, typer.Option("--confirm", help="Freeze the data set as it is, although `vault add` asked questions.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -337,5 +322,5 @@ def freeze(
     for v in frozen.variables.values():
         if not v.levels:
             screen.note(f"'{v.name}' has no cutpoints: it is for analyses, not for universes.")
-    screen.say(f"Next: sfumato ask {vault} {name}")
+    screen.say(f"Next: {quoted('sfumato', 'ask', vault, name)}")
     screen.answer(frozen.describe())

@@ -350,7 +350,7 @@ class Recipe:
         """Return the value of every parameter by "step.parameter"."""
         return {f"{s.name}.{field}": getattr(s.mask, field) for s in self.steps for field in s.mask.parameters()}
 
-    def told(self, shown: Collection[str] = ()) -> dict[str, Any]:
+    def published_parameters(self, shown: Collection[str] = ()) -> dict[str, Any]:
         """Return the parameters that were set and that analysts may be told, by "step.parameter".
 
         `shown` are the names and categories that the release shows anyway; see `Parameter.tells`.
@@ -470,7 +470,7 @@ class Recipe:
                     return None
             if now is None:
                 return None
-        return None if now is None else replace(now, published=self.told())  # type: ignore[type-var]
+        return None if now is None else replace(now, published=self.published_parameters())  # type: ignore[type-var]
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return the steps together as M = AXB + C on the numbers that they mask; refused if a step is no matrix mask.

@@ -129,7 +129,7 @@ class Release:
     @property
     def published(self) -> Mapping[str, Any]:
         """The recipe's parameters by "step.parameter", for an analyst who is told them."""
-        return {} if self.recipe is None else self.recipe.told(self._shown(self.recipe))
+        return {} if self.recipe is None else self.recipe.published_parameters(self._shown(self.recipe))
 
     def _shown(self, recipe: Recipe) -> set[str]:
         """Return the names of the released columns; also their categories, where a parameter may be told if they show it."""
@@ -210,7 +210,7 @@ class Release:
         self,
         folder: str | Path,
         draws: Draws,
-        seed_file: str | Path,
+        seed_file: str | Path | None,
         forms: Sequence[str] = ("csv", "parquet"),
         replace: bool = False,
         more: Callable[[Path], None] | None = None,
@@ -221,20 +221,22 @@ class Release:
         original; it appears whole or not at all, and after the seed is kept. `more` gets the folder before it appears, to write
         other files into it. The seed file lets the custodian make the same release again; it must not
         lie in the folder, since whoever has the seed can subtract the noise. A seed file that is there already is kept: it must
-        be this release's own, unless `replace` is set.
+        be this release's own, unless `replace` is set. None, where nothing was drawn, keeps no seed.
         """
-        target, secret = Path(folder).resolve(), Path(seed_file).resolve()
-        if target in (secret, *secret.parents):
+        target, secret = Path(folder).resolve(), None if seed_file is None else Path(seed_file).resolve()
+        if secret is not None and target in (secret, *secret.parents):
             raise DataError(
                 f"the seed must be kept apart from what is published: choose a place outside {target} for it."
             )
-        if secret.exists() and not replace:
+        if secret is not None and secret.exists() and not replace:
             self._check_seed(secret, draws)
         digest, purpose = draws.digest(self.original.digest()), self.purpose(draws)
         seed = draws.seed_text(purpose, digest)
-        replaced = _is_seed(secret) and (target / "recipe.toml").is_file()
-        kept = draws.next_text(secret, target, purpose, digest) if replaced else seed
-        with publishing(whole_folder(target, replace), secrets={secret: kept}, with_old=replaced) as (temporary,):
+        replaced = secret is not None and _is_seed(secret) and (target / "recipe.toml").is_file()
+        secrets = {} if secret is None else {secret: seed}
+        if secret is not None and replaced:
+            secrets = {secret: draws.next_text(secret, target, purpose, digest)}
+        with publishing(whole_folder(target, replace), secrets=secrets, with_old=replaced) as (temporary,):
             for i, data in enumerate(self.implicates, 1):
                 name = "masked" if len(self.implicates) == 1 else f"masked_{i}"
                 for form in forms:
@@ -246,7 +248,7 @@ class Release:
                 )
             if more is not None:
                 more(temporary)
-        if replaced:
+        if secret is not None and replaced:
             write_text(secret, seed, confidential=True)
 
     def purpose(self, draws: Draws) -> str:

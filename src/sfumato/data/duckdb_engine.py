@@ -142,7 +142,7 @@ class DuckDBEngine(SqlEngine):
 
         While such a pass over a relation is open, DuckDB can do nothing else on its connection.
         """
-        names = self.known(columns)
+        names = self.check_columns(columns)
         rows = min(_ROWS, max(1, _CELLS // max(1, len(names))))
         if self._file is not None:
             yield from map(to_rows, self._file.pieces(names, rows))
@@ -160,9 +160,9 @@ class DuckDBEngine(SqlEngine):
     def collect(self, columns: Sequence[str]) -> Rows:
         """Bring these columns of all records into memory, in id order, or in the one they were given."""
         if self._file is not None:
-            stored = self._file.read(self.known(columns))
+            stored = self._file.read(self.check_columns(columns))
             return to_rows(sorted_by_id(stored) if self._by_id else stored)
-        names = self.known(columns)
+        names = self.check_columns(columns)
         with plain_words():
             if not names:
                 return Rows(np.arange(self.count(), dtype=np.int64), {})
@@ -183,7 +183,7 @@ class DuckDBEngine(SqlEngine):
         places: dict[str, str] = {}
         sql = write(lambda name: places.setdefault(name, f"x{len(places)}"))
         own = _quoted(RECORD_ID) if self._file is not None else "row_number() OVER () - 1"
-        self.known([name for name in places if name != RECORD_ID])
+        self.check_columns([name for name in places if name != RECORD_ID])
         listed = [f"{own if name == RECORD_ID else _quoted(name)} AS {place}" for name, place in places.items()]
         source = "source" if self._file is None else parquet(self._file.path)
         with plain_words():

@@ -158,9 +158,9 @@ class Engine(ABC):
             name: Interval(ColumnNumber(Attribute(name, missing=tuple(gaps.get(name, ())))), float(widths[name]))
             if name in widths
             else self.category(name)
-            for name in self.known(columns)
+            for name in self.check_columns(columns)
         }
-        return Aggregation(by, {name: Aggregate(ColumnNumber(Attribute(name))) for name in self.known(sums)})
+        return Aggregation(by, {name: Aggregate(ColumnNumber(Attribute(name))) for name in self.check_columns(sums)})
 
     def category(self, name: str, missing: Sequence[object] = ()) -> ColumnValue:
         """Return a column as something to group by; some codes of it stand for missing."""
@@ -207,7 +207,7 @@ class Engine(ABC):
     def native(self) -> Any:
         """Return a frame of the kind that came in, without the hidden ids."""
 
-    def known(self, columns: Sequence[str]) -> list[str]:
+    def check_columns(self, columns: Sequence[str]) -> list[str]:
         """Return the column names, each once, or refuse the first that is not in the data."""
         for name in columns:
             if name not in self.kinds:
@@ -281,7 +281,7 @@ class LocalEngine(Engine):
 
     def collect(self, columns: Sequence[str]) -> Rows:
         """Return these columns of all records."""
-        return Rows(self.rows.ids, {name: self.rows.columns[name] for name in self.known(columns)})
+        return Rows(self.rows.ids, {name: self.rows.columns[name] for name in self.check_columns(columns)})
 
     def map_batches(self, function: RowFunction) -> LocalEngine:
         """Apply a function to all records."""

@@ -157,7 +157,7 @@ class SparkEngine(SqlEngine):
         """Yield the records in order, one partition at a time; at least one piece. They come to this process."""
         made = False
         with plain_spark_words():
-            parcels = self._each(packed, self.known(columns), "records binary").toLocalIterator()
+            parcels = self._each(packed, self.check_columns(columns), "records binary").toLocalIterator()
         while True:
             with plain_spark_words():
                 row = next(parcels, None)
@@ -170,7 +170,7 @@ class SparkEngine(SqlEngine):
 
     def collect(self, columns: Sequence[str]) -> Rows:
         """Bring these columns of all records into memory, in id order, or in the one they were given."""
-        names = self.known(columns)
+        names = self.check_columns(columns)
         with plain_spark_words():
             table = self._with_ids(names).toArrow().rename_columns([RECORD_ID, *names])
         return to_rows(sorted_by_id(table) if self._by_id else table)
@@ -208,7 +208,7 @@ class SparkEngine(SqlEngine):
         """Plan SQL on the table `records`."""
         places: dict[str, str] = {}
         sql = write(lambda name: places.setdefault(name, f"x{len(places)}"))
-        names = self.known([name for name in places if name != RECORD_ID])
+        names = self.check_columns([name for name in places if name != RECORD_ID])
         if RECORD_ID in places:
             return run_sql(self._with_ids(names).toDF(places[RECORD_ID], *(places[name] for name in names)), sql)
         shift = 0 if self._starts is not None else 1  # where the frame has the ids as its first column
@@ -226,8 +226,8 @@ class SparkEngine(SqlEngine):
         """Let Spark join two files on their hidden ids, and count the combinations of values before and after."""
         if not isinstance(other, SparkEngine):
             return None
-        names = self.known(columns)
-        primed = [f"{name}′" for name in other.known(columns)]
+        names = self.check_columns(columns)
+        primed = [f"{name}′" for name in other.check_columns(columns)]
         wide, coded = dict(widths or {}), dict(gaps or {})
         with plain_spark_words():
             before, after = self._with_ids(names), other._with_ids(names)
@@ -263,7 +263,7 @@ class SparkEngine(SqlEngine):
             return partial_sum(function(rows) for rows in pieces)
 
         with plain_spark_words():
-            total = whole_sum(self._each(work, self.known(columns), PARTIAL_SUM).collect())
+            total = whole_sum(self._each(work, self.check_columns(columns), PARTIAL_SUM).collect())
         return np.asarray(function(self._empty(columns)), np.float64) if total is None else total
 
     def write(self, path: str, form: str) -> None:
@@ -293,7 +293,7 @@ class SparkEngine(SqlEngine):
         return [self._schema.names.index(n) for n in names]
 
     def _empty(self, columns: Sequence[str]) -> Rows:
-        return numbered(pa.schema([self._schema.field(n) for n in self.known(columns)]).empty_table(), 0)
+        return numbered(pa.schema([self._schema.field(n) for n in self.check_columns(columns)]).empty_table(), 0)
 
     def _each(self, work: Callable[[Iterator[Rows]], Batches], names: list[str], schema: StructType | str) -> DataFrame:
         """Plan work on the records of each partition, with these columns only."""

@@ -20,9 +20,6 @@ from sfumato.schema.interval_hierarchy import IntervalHierarchy
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers, Whole
 
-# --- census schema
-# What the columns of the census mean: geography, occupations, and the schema.
-
 REGIONS = ("Nordmark", "Ostland", "Sudhaven", "Westfold")
 AREAS = ("rural", "urban")
 RELATIONSHIPS = ("head", "spouse", "partner", "child", "parent", "other")
@@ -113,10 +110,6 @@ def census_schema() -> Schema:
             Attribute("weight", Role.WEIGHT, label="households in the stratum for each one drawn"),
         )
     )  # fmt: skip
-
-
-# --- census
-# A census of persons in households, and a stratified sample of its households.
 
 
 HEAD, SPOUSE, PARTNER, CHILD, PARENT, OTHER = range(6)
@@ -367,10 +360,6 @@ def _with_gaps(g: np.random.Generator, person: dict[str, Whole], home: dict[str,
         refuses = (person["age"] >= 16) & (g.random(n) < rate)
         columns[name] = Column.from_numbers(np.where(refuses, NO_ANSWER, person[name]), integer=True)
     return columns
-
-
-# --- earners
-# Earners of the generated census: a plain file of mixed columns, for searches and examples.
 
 
 COLUMNS = ("region", "area", "size", "sex", "age", "marital", "education", "occupation", "salary", "interest")

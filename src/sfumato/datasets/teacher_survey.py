@@ -14,9 +14,6 @@ from sfumato.schema.hierarchy import PrefixHierarchy
 from sfumato.schema.interval_hierarchy import IntervalHierarchy
 from sfumato.schema.schema import Schema
 
-# --- five
-# Five people: small enough to see what a method does.
-
 _PEOPLE: dict[str, list[object]] = {
     "name": ["Ada", "Ben", "Cleo", "Dora", "Egon"],
     "household": [1, 1, 2, 3, 4],
@@ -56,7 +53,6 @@ def five() -> Microdata:
     return Microdata(LocalEngine(Rows(np.arange(5, dtype=np.int64), columns)), schema)
 
 
-# --- teachers
 # The teacher survey of the R-U paper's section 5, generated.
 
 

@@ -47,7 +47,7 @@ class _Element:
         """The language that it says it is in."""
         return self.attributes.get(f"{_XML} lang", self.attributes.get("xml-lang", "")).lower()
 
-    def said(self, *path: str, language: str = "") -> str:
+    def text_at(self, *path: str, language: str = "") -> str:
         """Return the text of the first element along a path, of several the one in a language; empty if there is none."""
         found: _Element | None = self
         for tag in path:
@@ -78,7 +78,7 @@ def read_ddi(path: str | Path, columns: Callable[[], Collection[str]] | None = N
     if len(weights := [a.name for a in found if a.role is Role.WEIGHT]) > 1:
         others = set(weights[1:])
         found = [a.with_(role=Role.OTHER) if a.name in others else a for a in found]
-    titles = (study.said("citation", "titlStmt", "titl", language=language) for study in root.all("stdyDscr"))
+    titles = (study.text_at("citation", "titlStmt", "titl", language=language) for study in root.all("stdyDscr"))
     title = next(filter(None, titles), "")
     return Schema(tuple(found)), title
 
@@ -130,10 +130,10 @@ def _attribute(var: _Element, language: str) -> Attribute:
     labels: dict[str, str] = {}
     missing: dict[float | str, None] = {}
     for category in var.each("catgry"):
-        value = category.said("catValu")
+        value = category.text_at("catValu")
         if not value:
             continue
-        if label := category.said("labl", language=language):
+        if label := category.text_at("labl", language=language):
             labels[value] = label
         if category.attributes.get("missing") == "Y":
             missing |= dict.fromkeys(_codes(value, text))
@@ -146,7 +146,7 @@ def _attribute(var: _Element, language: str) -> Attribute:
     weight = var.attributes.get("wgt") == "wgt"
     return Attribute(
         name, role=Role.WEIGHT if weight else Role.OTHER, scale=Scale.ORDERED if numbers or weight else Scale.UNORDERED,
-        label=var.said("labl", language=language), missing=tuple(missing),
+        label=var.text_at("labl", language=language), missing=tuple(missing),
         integer=numbers and var.attributes.get("dcml") == "0", labels=labels, reason="from the DDI-Codebook",
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ class Accounts(Parametric, family="accounts"):
     user: float = param(default=25.0, doc="what one user may spend on a record", low=0, above=True)
     everybody: float = param(default=150.0, doc="what all users together may spend on a record", low=0, above=True)
     unit: float = param(
-        default=200.0, doc="a set of so many records costs half of what one record alone would", low=0, above=True
+        default=200.0, doc="a set of this many records costs half of what one record alone would", low=0, above=True
     )
     coefficient: float = param(
         default=1.0, doc="what a coefficient of a model costs, in counts of the same records", low=0, above=True

@@ -401,9 +401,8 @@ class Preview:
     chosen: str = "hybrid"
     """The strategy whose bins are shown."""
 
-    @property
     def frame(self) -> pd.DataFrame:
-        """A row for each strategy.
+        """Return a row for each strategy.
 
         `bins`; `smallest` and `largest`, the counts of the emptiest and the fullest bin; `narrowest` and `widest`, widths of the
         inner bins (NaN with fewer than three bins, since the end bins are open); `loss`, the share of the variance that is lost
@@ -447,7 +446,7 @@ class Preview:
             f"{self.variable}: at least {self.choose().d} observations in each bin. CONFIDENTIAL: for the custodian.",
             "",
         ]
-        table = self.frame.assign(
+        table = self.frame().assign(
             loss=lambda f: f["loss"].map("{:.1%}".format), alike=lambda f: f["alike"].map("{:.1%}".format)
         )
         lines += [table.to_string(index=False, float_format=lambda v: f"{v:,.6g}", na_rep="–"), ""]
@@ -468,7 +467,11 @@ class Preview:
         from sfumato.charts.analysis_charts import cutpoints_chart
 
         return cutpoints_chart(
-            self.histogram(), self.frame, {k: c.edges for k, c in self.cutpoints.items()}, self.axis_title, self.chosen
+            self.histogram(),
+            self.frame(),
+            {k: c.edges for k, c in self.cutpoints.items()},
+            self.axis_title,
+            self.chosen,
         )
 
     @property

@@ -177,7 +177,7 @@ class Policy(PolicyFile, family="policy"):
 
     keyed: str = param(
         default="known", choices=("known", "records"),
-        doc="what drops and noise hang on: the records that known variables select, or the set of records itself",
+        doc="what drops and noise depend on: the records that known variables select, or the set of records itself",
     )  # fmt: skip
     drop: Drop = param(default=DropQ(q=0), doc="which records are dropped before computing")
     counts: Counts = param(default=Counts(), doc="noise and rounding of counts")

@@ -494,6 +494,6 @@ class Vault:
         names = self.names() if dataset is None else [self.dataset(dataset).name]
         return alerts_in(entry for entry in self.ledger.entries() if entry.family in names)
 
-    def standing(self, dataset: str) -> UsageReport:
+    def usage(self, dataset: str) -> UsageReport:
         """Return the questions of each user, the amounts spent, the accumulated loss and the alerts; for the custodian alone."""
         return usage_of(self, dataset, tuple(self.ledger.entries()))

@@ -157,7 +157,7 @@ class Truncate(Mask):
     preserves_order: ClassVar[bool] = True
     keeps_missing: ClassVar[bool] = False
     no_matrix: ClassVar[str] = (
-        "whether a value is removed hangs on the value (truncating, matrix-masking paper, section IV)"
+        "whether a value is removed depends on the value (truncating, matrix-masking paper, section IV)"
     )
 
     columns: tuple[str, ...] | None = numeric_columns("truncate")
@@ -259,7 +259,7 @@ class MultivariateTopCode(Mask):
     Columns that describe households are coded separately from those that describe persons.
     """
 
-    no_matrix: ClassVar[str] = "how far a record is pulled back hangs on the record"
+    no_matrix: ClassVar[str] = "how far a record is pulled back depends on the record"
 
     columns: tuple[str, ...] | None = numeric_columns("code together")
     quantile: float = param(

@@ -117,7 +117,7 @@ class LatentColumn:
             place = np.where(place == own, own + drawn, place)
         return np.where(gap, -1, place).astype(np.int32)
 
-    def made(self, read: NDArray[Any], u: Numbers) -> NDArray[Any]:
+    def synthesise(self, read: NDArray[Any], u: Numbers) -> NDArray[Any]:
         """Return numbers (NaN missing) or indices in `values` (-1 missing) from the answers and points of the distribution."""
         if self.cuts is not None:
             return np.where(read < 0, -1, np.searchsorted(self.cuts, u)).astype(np.int32)
@@ -245,7 +245,7 @@ class MixedCopula:
         for part, read in zip(self.parts, reads, strict=True):
             j = scored.index(part.name) if part.weights is not None else -1
             u = np.interp(scores[:, j], GRID, self.curves[j]) if j >= 0 else np.full(len(ids), 0.5)
-            made[part.name] = part.made(read, u)
+            made[part.name] = part.synthesise(read, u)
         return made
 
 

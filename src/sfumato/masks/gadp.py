@@ -218,7 +218,7 @@ class Regression:
         """A triangular root of the residual covariance, shape (p, p)."""
         return covariance_root(self.residual)
 
-    def drawn(self, draws: Draws, proper: bool) -> Regression:
+    def draw(self, draws: Draws, proper: bool) -> Regression:
         """Return the regression with parameters drawn from their posterior, or with the estimates.
 
         Under the prior |Σ|^(-(p+1)/2), Σ ~ inverse Wishart(ν, E'E) with ν the degrees of freedom of the residuals E, the
@@ -365,7 +365,7 @@ class ConditionalNormal(MaskGiven, abstract=True):
         """The masked columns, once fitted."""
         return tuple(n for model in self.models for n in model.targets)
 
-    def said(self, schema: Schema, step: str) -> tuple[Guarantee, ...]:
+    def limits_stated(self, schema: Schema, step: str) -> tuple[Guarantee, ...]:
         """Say how bounds and whole numbers change the moments, and which categories are pooled as too rare."""
         kept = [n for n in self.masked if schema[n].integer or schema[n].bounds != (None, None)]
         says = f"{join_names(kept)}: values are whole where the schema says so, and moved to its bounds where a draw passes them"
@@ -443,6 +443,10 @@ class GADP(ConditionalNormal):
         says = f"{join_names(self.masked)}: means and covariances with each other and with {join_names(given)} are kept on average"
         first = Guarantee(step, says, "by construction: drawn from the regression learned from the data")
         if self.similarity:
-            return (first, *self.said(before.schema, step))
+            return (first, *self.limits_stated(before.schema, step))
         says = f"{join_names(self.masked)}: released values depend on a record's given columns alone, not on its own values"
-        return (first, Guarantee(step, says, "by construction: similarity = 0"), *self.said(before.schema, step))
+        return (
+            first,
+            Guarantee(step, says, "by construction: similarity = 0"),
+            *self.limits_stated(before.schema, step),
+        )

@@ -330,7 +330,7 @@ class NormalSynthesis(ConditionalNormal):
         check_numbers(batch, self.masked)
         out, new = batch, dict[str, Numbers]()
         for model in self.models:
-            drawn = model.drawn(draws, self.proper)
+            drawn = model.draw(draws, self.proper)
             noise = standard_normals(batch, model.targets, draws) @ drawn.root.T
             y = drawn.predict(batch, [new[n] for n in model.earlier]) + noise
             for name, values in zip(model.targets, y.T, strict=True):
@@ -353,7 +353,7 @@ class NormalSynthesis(ConditionalNormal):
         says = f"{join_names(self.masked)}: released values depend on a record's own {join_names(given)} alone"
         return (
             Guarantee(step, says, "by construction: drawn from a normal regression"),
-            *self.said(before.schema, step),
+            *self.limits_stated(before.schema, step),
         )
 
 
@@ -428,7 +428,7 @@ class FullNormalSynthesis(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw parameters, then new records."""
-        drawn = self.model.drawn(draws, self.proper)
+        drawn = self.model.draw(draws, self.proper)
         ids = new_ids(0, self.size or self.records)
         z = np.column_stack([draws.normals(ids, name) for name in drawn.targets])
         y = dict(zip(drawn.targets, (drawn.x_mean + z @ drawn.root.T).T, strict=True))

@@ -15,7 +15,7 @@ from sfumato.data import Column
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
-from sfumato.masks.pram_matrix import CategoryCounts, Cell, Transition, generated, given, read_matrix
+from sfumato.masks.pram_matrix import CategoryCounts, Cell, Transition, generated, matrix_from_rows, read_matrix
 from sfumato.schema import Level, Schema
 from sfumato.typing import Whole
 
@@ -248,7 +248,7 @@ class PRAM(Mask):
                     f"the matrix of '{name}' makes some categories missing, by a code for missing values. To suppress values use "
                     "suppress_values; leave the code out of the matrix."
                 )
-            return given(name, counts, rows, bool(self.invariant), pd, self.alpha)
+            return matrix_from_rows(name, counts, rows, bool(self.invariant), pd, self.alpha)
         gaps = [_pattern(variable, cell, schema) for cell in counts.cells]
         number = {pattern: i for i, pattern in enumerate(dict.fromkeys(gaps))}
         return generated(

@@ -221,7 +221,7 @@ def generated(
     )  # fmt: skip
 
 
-def given(
+def matrix_from_rows(
     column: str,
     counts: CategoryCounts,
     rows: Mapping[str, Mapping[str, float]],

@@ -80,7 +80,7 @@ class Sampling(RecordChoice, abstract=True):
         """Return π, the inclusion probability of each unit, shape (m,)."""
 
     @abstractmethod
-    def drawn(self, frame: Frame, pi: Numbers, draws: Draws) -> Any:
+    def draw(self, frame: Frame, pi: Numbers, draws: Draws) -> Any:
         """Return the rule that decides for any record whether it is drawn, and its π."""
 
     def total(self, frame: Frame) -> int:
@@ -101,7 +101,7 @@ class Sampling(RecordChoice, abstract=True):
         batch = data.batch(self.touches(data.schema))
         checked_weights(batch)
         frame = Frame.of(batch, self.unit)
-        return self.learn(rule=Rule(self.drawn(frame, self.inclusion(frame), draws), data, self.stamp(draws)))
+        return self.learn(rule=Rule(self.draw(frame, self.inclusion(frame), draws), data, self.stamp(draws)))
 
     def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A with a single 1 in each row (matrix-masking paper, section IV: sampling); weights are not in X."""
@@ -160,7 +160,7 @@ class StratifiedDraw(Sampling, abstract=True):
         _, stratum, units = self.grouped(frame)
         return (self.sizes(frame, stratum, units) / np.maximum(units, 1))[stratum]
 
-    def drawn(self, frame: Frame, pi: Numbers, draws: Draws) -> Any:
+    def draw(self, frame: Frame, pi: Numbers, draws: Draws) -> Any:
         """Return for each stratum the largest random number that is drawn, and π."""
         keys, stratum, units = self.grouped(frame)
         u = draws.uniforms(frame.units, "sample")
@@ -364,7 +364,7 @@ class WeightedSample(Sampling):
             raise DataError(f"only {positive:,} {frame.noun} have a positive size: a sample of {total:,} is too large.")
         return proportional(size, total)
 
-    def drawn(self, frame: Frame, pi: Numbers, draws: Draws) -> Any:
+    def draw(self, frame: Frame, pi: Numbers, draws: Draws) -> Any:
         """Lay the probabilities end to end in random order, and draw where whole numbers plus a random start fall."""
         order = np.argsort(draws.uniforms(frame.units, "sample"), kind="stable")
         ends = np.cumsum(pi[order])

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-# --- naive masks
-# What the usual masks lose at the same τ: the yardstick of the best one.
-
 DROPPING = "dropping columns"
 MOST = 10
 """Up to so many columns every subset is tried; beyond, columns are dropped one by one, each time the one that helps most."""
@@ -164,7 +161,6 @@ def _named(problem: MaskingProblem, name: str, setting: str, lost: float) -> Nai
     return NaiveMask(name, setting, lost, 1 - lost / problem.total)
 
 
-# --- best matrix mask
 # The best matrix mask: least tr Var(X | M) among the τ-acceptable ones (matrix-masking paper, section V), certified.
 
 
@@ -372,10 +368,6 @@ def _check_combinations(combinations: int | None, kind: Kind, problem: MaskingPr
         )
 
 
-# --- tradeoff
-# What masks lose of X against how much of the targets they may explain: the best ones beside the usual ones.
-
-
 BEST, EXACT = "best mask", "best without noise"
 
 
@@ -385,16 +377,19 @@ class MaskTradeoff:
 
     columns: tuple[str, ...]
     targets: tuple[str, ...]
-    frame: pd.DataFrame
-    """Columns tau, mask, lost (the weighted trace of Var(X | M)) and share (of that of Var X)."""
+    losses: pd.DataFrame
     unmasked: float
     """What X itself explains: from there on nothing need be lost."""
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row for each τ and mask: tau, mask, lost (the weighted trace of Var(X | M)), share (of that of Var X)."""
+        return self.losses
 
     def chart(self) -> alt.LayerChart:
         """Draw the share lost against τ, a line for each mask."""
         from sfumato.charts.paper_charts import mask_tradeoff_chart
 
-        return mask_tradeoff_chart(self.frame, ", ".join(self.targets), (DROPPING,))
+        return mask_tradeoff_chart(self.losses, ", ".join(self.targets), (DROPPING,))
 
 
 def mask_tradeoff(

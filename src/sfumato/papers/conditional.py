@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from sfumato.errors import ParameterError, did_you_mean, join_names
 from sfumato.typing import Numbers
 
-# --- conditional
 # What released numbers say about a target: Var(Y | X) and G for jointly normal Y and X (matrix-masking paper, equation 3.1).
 #
 # Generalised inverses throughout (errata 2.8, 2.9), taken on the scale of correlations, so that no answer hangs on the units.
@@ -197,7 +196,6 @@ def _shape(matrix: Numbers) -> str:
     return " × ".join(str(k) for k in matrix.shape)
 
 
-# --- functionals
 # Functionals Ω: one number for the matrix of what is explained about several targets (matrix-masking paper, section III).
 
 
@@ -302,7 +300,6 @@ def relative_root(S_yy: Numbers, name: str) -> Numbers:
     return np.asarray(np.diag(1 / np.sqrt(np.where(variance > 0, variance, 1.0)))[variance > 0])
 
 
-# --- verdict
 # The two rules of the matrix-masking paper, each with a threshold of its own kind (erratum 2.11).
 
 

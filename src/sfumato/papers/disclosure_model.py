@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.errors import NotApplicable, ParameterError, join_names, unknown_name
-from sfumato.papers.conditional import numbers
+from sfumato.kernels.moments import covariance_root
+from sfumato.papers.conditional import numbers, whiten
 from sfumato.typing import Numbers
-
-# --- prior
-# What a user knows: distributions of the data behind a publication, normal or given by a sampler.
 
 Sampler = Callable[[np.random.Generator, int], ArrayLike]
 
@@ -38,8 +36,6 @@ class Normal:
     """Directions of which nothing is known, as columns of shape (k, f)."""
 
     def __init__(self, mean: ArrayLike, covariance: ArrayLike) -> None:
-        from sfumato.papers.conditional import numbers, whiten
-
         centre = np.atleast_1d(numbers(mean, "the mean of a prior"))
         spread = np.atleast_1d(numbers(covariance, "the covariance of a prior"))
         spread = np.diag(spread) if spread.ndim == 1 else spread.copy()
@@ -74,8 +70,6 @@ class Normal:
 
     def sample(self, generator: np.random.Generator, count: int) -> Numbers:
         """Draw, shape (count, k)."""
-        from sfumato.kernels.moments import covariance_root
-
         if self.flat.size:
             raise NotApplicable("a flat prior cannot be drawn from. Give it a large but finite variance instead.")
         z = generator.standard_normal((count, self.size))
@@ -116,7 +110,6 @@ class Sampled:
 
 Prior = Normal | Sampled
 
-# --- target
 # Targets and users: what is estimated, by whom, knowing what (RTA paper, sections 2.3.1 and 2.3.2).
 
 Kind = Literal["analytical", "confidential"]
@@ -218,7 +211,6 @@ def prior_uncertainty(user: User, target: Target, loss: Loss | None = None) -> f
     return (loss or Quadratic()).normal(variance)
 
 
-# --- loss
 # Loss functions: how much an error costs a user, and what uncertainty that leaves (RTA paper, section 2.3.3).
 
 
@@ -360,7 +352,6 @@ class ZeroOne(Loss):
         return middle, np.clip(1 - inside[np.arange(len(weights)), at], 0.0, 1.0)
 
 
-# --- observation
 # What is published, as users see it: disclosure-control methods with a parameter φ (RTA paper, section 2.1.1).
 
 
@@ -390,8 +381,6 @@ class Linear(Observation):
     noise: Numbers
 
     def __init__(self, T: ArrayLike, noise: ArrayLike = 0.0) -> None:
-        from sfumato.papers.conditional import numbers, whiten
-
         matrix = np.atleast_2d(numbers(T, "T"))
         spread = numbers(noise, "the covariance of the noise")
         spread = np.diag(np.broadcast_to(spread, len(matrix))) if spread.ndim < 2 else spread
@@ -430,8 +419,6 @@ class Linear(Observation):
     def sample(self, data: Numbers, generator: np.random.Generator) -> Numbers:
         """Draw T D + ε."""
         self.check_size(data.shape[1])
-        from sfumato.kernels.moments import covariance_root
-
         z = generator.standard_normal((len(data), len(self.T)))
         return np.asarray(data @ self.T.T + z @ covariance_root(self.noise).T)
 

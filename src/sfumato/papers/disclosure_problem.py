@@ -17,13 +17,13 @@ from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
 from sfumato.maps.replication import NormalPopulation
+from sfumato.maps.rumap import ru_map
 from sfumato.papers.disclosure_model import (
     AddedNoise,
     DisclosureMethod,
     Linear,
     Loss,
     Normal,
-    Parameters,
     Publication,
     Quadratic,
     Target,
@@ -33,9 +33,6 @@ from sfumato.papers.disclosure_model import (
 )
 from sfumato.papers.uncertainty import Certainty, Pair, Risk, Utility, posterior, relative
 from sfumato.typing import Numbers
-
-# --- solution
-# What solving a disclosure-control problem gives: the parameters, or the constraints that no parameter meets.
 
 
 @dataclass(frozen=True)
@@ -120,10 +117,6 @@ class NoSolution:
         return {"feasible": False, "r": self.r, "failing": failing, "reason": self.reason}
 
 
-# --- parameter search
-# Search for the best safe values of several parameters: a grid, then along the constraints.
-
-
 EXACT = 1e-12
 """A formula's own rounding must not turn a binding constraint into a broken one."""
 _GRID = {1: 65, 2: 21, 3: 11}
@@ -205,7 +198,6 @@ class ParameterSearch:
             self.at(low + np.clip(made.x, 0, 1) * span)
 
 
-# --- threshold
 # How much noise makes one attacker uncertain enough of one target (RTA paper, section 3.2; ERRATA 3.10, 3.11).
 
 
@@ -284,7 +276,6 @@ def limit_certainty(pair: Pair, risk: Risk, method: AddedNoise) -> Certainty:
     return Certainty(value, target.name, user.name, value, value, "what is known before publication")
 
 
-# --- problem
 # The disclosure-control problem: maximise U(φ) subject to R(φ) ≤ r (RTA paper, problem 2.2.0.2).
 
 
@@ -353,11 +344,12 @@ class Problem:
     # -- one parameter, the more the safer
 
     def _monotone(self, method: DisclosureMethod) -> Solution | NoSolution:
-        ((name, (low, _)),) = method.ranges.items()
+        ((name, (low, high)),) = method.ranges.items()
         found = {pair: self._threshold(method, pair) for pair in self.risk.pairs()}
         if failing := [pair for pair, value in found.items() if value == math.inf]:
             left = [self._least(method, pair) for pair in failing]
-            return NoSolution(tuple(sorted(left, key=lambda c: -c.high)), self.r, _end(method))
+            where = f"at {name} = {high:g}" if math.isfinite(high) else f"however large {name} is"
+            return NoSolution(tuple(sorted(left, key=lambda c: -c.high)), self.r, where)
         binding, value = max(found.items(), key=lambda item: item[1])
         chosen = {name: max(value, low)}
         names = (binding[0].name, binding[1].name) if value > low else None
@@ -376,11 +368,12 @@ class Problem:
         if isinstance(view, AddedNoise) and len(view.T) == 1 and self.risk.has_formula(pair, method):
             value = noise_threshold(pair, view, self.risk.loss, self.r)
             return value if value <= high else math.inf
-        return _bracketed(lambda value: self._excess(method, pair, {name: value}), low, high)
 
-    def _excess(self, method: DisclosureMethod, pair: Pair, phi: Parameters) -> float:
-        found = self.risk.of_pair(pair, method, phi)
-        return 0.0 if found is None else found.high / self.r
+        def excess(value: float) -> float:
+            found = self.risk.of_pair(pair, method, {name: value})
+            return 0.0 if found is None else found.high / self.r
+
+        return _bracketed(excess, low, high)
 
     def _least(self, method: DisclosureMethod, pair: Pair) -> Certainty:
         """Return the smallest certainty that one attacker can be brought to about one target."""
@@ -401,7 +394,8 @@ class Problem:
         looked.run()
         if looked.best is None:
             risk, phi = looked.least
-            return NoSolution((risk,), self.r, f"the least risk that was found, at {_named(phi)}")
+            where = ", ".join(f"{k} = {v:.4g}" for k, v in phi.items())
+            return NoSolution((risk,), self.r, f"the least risk that was found, at {where}")
         return self._solution(method, looked.best[1], None, "a grid, refined around its best safe point")
 
     def _solution(
@@ -412,8 +406,6 @@ class Problem:
     # -- a release and its measures
 
     def _from_map(self) -> Solution | NoSolution:
-        from sfumato.maps.rumap import ru_map
-
         assert self.data is not None  # noqa: S101 - checked at construction
         assert isinstance(self.method, Mask | Recipe)  # noqa: S101
         found = ru_map(
@@ -464,16 +456,6 @@ def _bracketed(excess: Callable[[float], float], low: float, high: float) -> flo
     return root
 
 
-def _end(method: DisclosureMethod) -> str:
-    ((name, (_, high)),) = method.ranges.items()
-    return f"at {name} = {high:g}" if math.isfinite(high) else f"however large {name} is"
-
-
-def _named(phi: Mapping[str, float]) -> str:
-    return ", ".join(f"{k} = {v:.4g}" for k, v in phi.items())
-
-
-# --- noisy records
 # The noise of the R-U paper as an instance of the general model: attackers of a record, analysts of means.
 
 

@@ -20,9 +20,6 @@ from sfumato.typing import Numbers, Whole
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- text table
-# A small table as lines of text: the first column to the left, the others to the right.
-
 
 def text_table(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the head and one line for each row.
@@ -38,7 +35,6 @@ def text_table(columns: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-# --- simulation
 # Drop q acted out: records are drawn and dropped, tables subtracted, and the intruder's conclusions counted.
 #
 # It shares no formula with the probabilities that it checks.
@@ -172,7 +168,6 @@ def _place(cells: CellTable, sensitive: tuple[int, ...]) -> int:
     return int(np.cumsum(cells.occupied)[np.ravel_multi_index(index, shape)]) - 1
 
 
-# --- guessing
 # Naming the cell with the largest difference: right far more often than the difference table is clean (ERRATA 1.8b, 1.8c).
 
 
@@ -232,10 +227,6 @@ def largest_cell(table: Any, q: int, pairs: int = 1) -> LargestCell:
     else:
         right = largest_chances(values / cells.total, counts, q * pairs, pairs, finite=False)
     return LargestCell(cells.spread(right), cells.proportions)
-
-
-# --- report
-# What drop q does for a table: the report that a custodian runs before choosing a variant and a q.
 
 
 PRINTED = (2, 3, 4, 6, 8, 10, 15, 20)

@@ -34,9 +34,6 @@ from sfumato.schema.attribute import Level
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
-# --- hat
-# How far each record shows through a record-transforming matrix A, without any n × n matrix.
-
 
 @dataclass(frozen=True, eq=False)
 class Hat:
@@ -103,7 +100,6 @@ def hat_of(A: Any, n: int, share: Numbers) -> Hat:
     return Hat(diagonal, row_sums, row_sums.sum(axis=0))
 
 
-# --- exchangeable
 # Exchangeable records: what M = AXB + C discloses about one of them, without any np × np matrix (section III's aside).
 #
 # Var(vec X) has V on the diagonal and K off it, so that it is I ⊗ (V - K) + 11′ ⊗ K, with the eigenvalues of V - K and of
@@ -332,29 +328,24 @@ class _Split:
     root: Numbers
     hat: Hat
 
-    def _along(self, sums: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the factors of d across A1 and along it, shapes (m, rank) and (m, all coordinates)."""
+    def _factors(self, diagonal: Numbers, sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the factors of d across A1 and along it, shapes (m, rank) and (m, all coordinates), and d in all coordinates."""
         rank = self.d.shape[1]
         sums = sums[:, :rank]
         length = np.sqrt(self.total)
         along = np.divide(sums, length, out=np.zeros_like(sums), where=length > 1e-150)
-        return along, np.pad(along, ((0, 0), (0, self.k.shape[1] - rank)))
+        padded, wide = (np.pad(part, ((0, 0), (0, self.k.shape[1] - rank))) for part in (along, self.d))
+        return (diagonal[:, :rank] - along**2).clip(min=0.0), padded, wide
 
     def joint(self, diagonal: Numbers, sums: Numbers, also: float) -> Numbers:
         """Return G, shape (m, u, u)."""
-        rank = self.d.shape[1]
-        along, padded = self._along(sums)
-        across = (diagonal[:, :rank] - along**2).clip(min=0.0)
-        wide = np.pad(self.d, ((0, 0), (0, self.k.shape[1] - rank)))
+        across, padded, wide = self._factors(diagonal, sums)
         z = (padded[:, None, :] * wide + self.k + also * self.own) @ self.root.T
         return np.asarray((self.d * across[:, None, :]) @ self.d.T + z @ np.swapaxes(z, 1, 2))
 
     def alone(self, diagonal: Numbers, sums: Numbers, also: float) -> Numbers:
         """Return the diagonals of G, shape (m, u)."""
-        rank = self.d.shape[1]
-        along, padded = self._along(sums)
-        across = (diagonal[:, :rank] - along**2).clip(min=0.0)
-        wide = np.pad(self.d, ((0, 0), (0, self.k.shape[1] - rank)))
+        across, padded, wide = self._factors(diagonal, sums)
         out = across @ (self.d**2).T
         for j, (own, other) in enumerate(zip(wide, self.k + also * self.own, strict=True)):
             z = (padded * own + other) @ self.root.T
@@ -362,7 +353,6 @@ class _Split:
         return out
 
 
-# --- seen mask
 # A mask as the spy sees it: its matrices where they are revealed, their second moments where they are not (erratum 2.12).
 
 
@@ -485,15 +475,11 @@ def _hider(masks: Sequence[Mask], part: str, seen: SeenMask, schema: Schema) -> 
             return partial(_no_factors, mask, form.released)
         by_record = type(mask) is Sample and (mask.unit == "record" or schema.one("household") is None)
         if by_record or isinstance(mask, RandomOrder) or (isinstance(mask, RandomAggregation) and not mask.within):
-            return _no_order
+            return lambda file, mean, released: file.hidden_order()
     raise NotApplicable(
         f"what a spy who is not told {part} would believe about it is not worked out for {join_names(m.name for m in masks)}. Count "
         f"{part} as revealed, which is safe, or give InferentialDisclosure a RandomMatrix."
     )
-
-
-def _no_order(file: SeenFile, mean: Numbers, released: tuple[str, ...]) -> SeenFile:
-    return file.hidden_order()
 
 
 def _no_factors(

@@ -35,15 +35,21 @@ _STEPS = (1, 2, 5)
 class KeyExperiments:
     """What `key_experiments` found."""
 
-    frame: pd.DataFrame
-    """One row for each file, experiment, setting and kind of risk: file, records, experiment, key, parameter, setting, kind,
-    value, change (the inversion-change factor of the masked key) and keys (the subset that serves a snooper best)."""
+    risks: pd.DataFrame
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row for each file, experiment, setting and kind of risk.
+
+        Columns: file, records, experiment, key, parameter, setting, kind, value, change (the inversion-change factor of the
+        masked key) and keys (the subset that serves a snooper best).
+        """
+        return self.risks
 
     def chart(self) -> alt.HConcatChart:
         """Draw minimal and maximal risk against each setting, as in Figures 4.1 to 4.3 of the paper."""
         from sfumato.charts.paper_charts import key_experiments_chart
 
-        return key_experiments_chart(self.frame)
+        return key_experiments_chart(self.risks)
 
 
 def key_experiments(
@@ -75,7 +81,7 @@ def key_experiments(
     --------
     >>> from sfumato.datasets import billing
     >>> found = key_experiments(billing(200), noise=[0, 1], shares=[0, 0.5], least=[1, 1_000])
-    >>> found.frame["experiment"].unique().tolist()
+    >>> found.frame()["experiment"].unique().tolist()
     ['noise on age', 'sex changed', 'zip recoded']
     """
     import pandas as pd
@@ -87,7 +93,8 @@ def key_experiments(
     keys = {file: _keys(records, snooper, ordered, unordered, tree) for file, records in files.items()}
     if least is None:  # the same for all files: past its most frequent value the risk of a smaller one stays as it is
         trees = [(records, keys[file].get(Scale.PARTIALLY_ORDERED)) for file, records in files.items()]
-        least = _limits(max((_most(records, name) for records, name in trees if name), default=0))
+        sizes = (classes_of(records, [name], "value").sizes.max(initial=0) for records, name in trees if name)
+        least = _limits(int(max(sizes, default=0)))
     rows = []
     for file, records in files.items():
         for plan in _plans(records, keys[file], noise, shares, least):
@@ -144,10 +151,6 @@ def _plans(
         masks = [(t, RecodeRare((name,), least=t)) for t in least]
         plans.append((f"{name} recoded", name, "t: values of fewer records are cut", masks))
     return plans
-
-
-def _most(data: Microdata, name: str) -> int:
-    return int(classes_of(data, [name], "value").sizes.max(initial=0))
 
 
 def _limits(most: int) -> list[int]:

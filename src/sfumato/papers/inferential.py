@@ -29,7 +29,6 @@ from sfumato.papers.conditional import (
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
-# --- random matrix
 # A matrix that the spy does not know: its mean and the covariances of its entries (erratum 2.12).
 
 
@@ -115,7 +114,6 @@ class RandomMatrix:
         return np.asarray((self.covariance + np.outer(entries, entries)).reshape(self.shape * 2))
 
 
-# --- hidden noise
 # Noise that the spy is not told: its covariance as it is drawn, and what later masks make of it (erratum 2.12).
 
 
@@ -130,7 +128,9 @@ class HiddenNoise:
 
     def on(self, released: tuple[str, ...]) -> Numbers:
         """Return its covariance on columns of M, zero on those without noise."""
-        place = _place(released, self.names)
+        place = np.array([[float(a == b) for b in self.names] for a in released]).reshape(
+            len(released), len(self.names)
+        )
         return np.asarray(place @ self.covariance @ place.T)
 
     def plus(self, other: HiddenNoise, released: tuple[str, ...]) -> HiddenNoise:
@@ -195,12 +195,6 @@ def numbers_in(data: Microdata, schema: Schema) -> tuple[str, ...]:
     return tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER and n in schema)
 
 
-def _place(rows: tuple[str, ...], columns: tuple[str, ...]) -> Numbers:
-    """Return a 1 where a row and a column have the same name, else 0."""
-    return np.array([[float(a == b) for b in columns] for a in rows]).reshape(len(rows), len(columns))
-
-
-# --- inferential
 # Inferential disclosure: what a masked file M = AXB + C lets a spy infer about targets Y (matrix-masking paper, III to V).
 
 

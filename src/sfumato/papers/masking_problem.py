@@ -9,6 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
+from sfumato.contract.mask import numeric_targets
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, join_names, plural, unknown_name
 from sfumato.papers.conditional import (
@@ -26,7 +27,6 @@ from sfumato.papers.conditional import (
 from sfumato.papers.file_covariance import FileCovariance, file_covariance
 from sfumato.typing import Numbers
 
-# --- keep most
 # The release that keeps most of X while little of Y is explained: a semidefinite programme, and its certificate.
 #
 # In coordinates Z of X with Var Z = I, a release M = XB + C of normal X with normal noise C is a matrix F = Var E(Z | M), and
@@ -208,10 +208,6 @@ def halved(function: Callable[[float], float], low: float, high: float) -> tuple
     return low, high
 
 
-# --- masking problem
-# What the best matrix mask is asked for: attributes X, targets Y, and how much of Y a release may explain.
-
-
 SOLVED: tuple[Functional, ...] = get_args(Functional)
 
 
@@ -365,8 +361,6 @@ def _of_data(
     data: Microdata, targets: tuple[str, ...], columns: Sequence[str] | None, shrinkage: str | float, weighted: bool
 ) -> FileCovariance:
     """Return the covariance of X and Y, estimated as for `inferential_risk`."""
-    from sfumato.contract.mask import numeric_targets
-
     chosen = numeric_targets(None if columns is None else tuple(columns), data)
     numeric_targets(targets, data)
     names = tuple(dict.fromkeys([*chosen, *targets]))

@@ -19,9 +19,6 @@ from sfumato.papers.masking_problem import Functional, MaskingProblem, halved, k
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
-# --- mask matrices
-# From the matrix F of a release to its mask M = XB + C in the units of the columns, and back again for the certificate.
-
 FAINTEST = 1e-6
 """Share of a direction's variance that must be kept for it to be released at all; noise that hides all would be infinite."""
 _NONE = 1e-11
@@ -148,7 +145,6 @@ def _readable(problem: MaskingProblem, V: Numbers) -> tuple[Numbers, Numbers]:
     return B, T
 
 
-# --- projections
 # The best attribute-transforming mask M = XB without noise: which combinations of the attributes to leave out.
 #
 # As in keep_most.py, but F must be a projection: each direction of Z is released exactly or not at all. K = I - F, of rank k, loses
@@ -320,10 +316,6 @@ def _rest(J: Numbers, U: Numbers) -> Numbers:
     """Return J(I - UU′)J′, what is still explained."""
     left = J - (J @ U) @ U.T
     return np.asarray(left @ left.T)
-
-
-# --- solve masking
-# The matrices of the best mask of each kind, and the most that any mask of the kind keeps.
 
 
 Kind = Literal["both", "attributes", "displacing"]

@@ -63,7 +63,7 @@ class Paper:
         return sum(row.built for row in self.rows)
 
     @property
-    def told(self) -> str:
+    def status_counts(self) -> str:
         """How many rows of each status there are, in words."""
         counts = {status: sum(row.status == status for row in self.rows) for status in STATUSES}
         nouns = {"remark": "remark" if counts["remark"] == 1 else "remarks"}
@@ -151,7 +151,7 @@ def _check(row: PaperRow, name: str) -> None:
 
 def _intro() -> str:
     total = len(rows())
-    counts = "; ".join(f"{p.title}: {p.told}" for p in papers())
+    counts = "; ".join(f"{p.title}: {p.status_counts}" for p in papers())
     return (
         "# The papers, row by row\n\n"
         f"sfumato builds on five papers; their equations, rules, algorithms, examples and proposals make {total} rows "
@@ -165,7 +165,7 @@ def _intro() -> str:
 
 def _section(paper: Paper) -> str:
     year = "" if paper.year is None else f", {paper.year}"
-    head = f"## {paper.title}\n\n{paper.authors}{year}: {paper.told}.\n"
+    head = f"## {paper.title}\n\n{paper.authors}{year}: {paper.status_counts}.\n"
     table = ["| id | where | what it says | status | function | test |", "|---|---|---|---|---|---|"]
     return "\n".join([head, *table, *(_line(row) for row in paper.rows), ""])
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-# --- bivariate
 # The bivariate illustration of the matrix-masking paper (section V), solved in closed form on the projective line.
 
 _ROUNDING = 1e-12
@@ -149,7 +148,6 @@ def _check(rho: float, rho1: float, rho2: float, tau: float) -> None:
         )
 
 
-# --- release region
 # The release region of a scalar target: an ellipsoid, against standards set attribute by attribute (section III).
 
 
@@ -313,9 +311,8 @@ class RegionPicture:
     names: tuple[str, str]
     tau: float
 
-    @property
     def frame(self) -> pd.DataFrame:
-        """The cases with their numbers."""
+        """Return the cases with their numbers."""
         return self.points
 
     def chart(self) -> alt.LayerChart:

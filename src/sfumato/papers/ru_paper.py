@@ -17,7 +17,6 @@ from sfumato.typing import Numbers
 from sfumato.utility.estimator_utility import EstimatorUtility
 from sfumato.utility.estimators import Mean, MeanCombination, Slope
 
-# --- formulas
 # The R-U paper's equations as printed, with ERRATA observed: λ² in, a number or an array out.
 #
 # The map itself uses the general forms in `sfumato.utility` and `sfumato.risk`; these are the paper's special cases, for
@@ -140,7 +139,6 @@ def lambda2_for_error(error: float, variance: float, strategy: str = "naive", rh
     return needed / left if left > 0 else float("inf")
 
 
-# --- figures
 # Figures 1 and 2 of the R-U paper, one call each: `.frame` is the table, `.chart()` the picture.
 
 

@@ -30,7 +30,6 @@ from sfumato.papers.disclosure_model import (
 )
 from sfumato.typing import Numbers
 
-# --- uncertainty
 # Posterior uncertainty in closed form: normal priors, linear targets, normal noise (RTA paper, sections 2.3.3 and 3.1.3).
 
 
@@ -108,10 +107,6 @@ def _unbiased(drift: Numbers, wanted: Numbers) -> tuple[Numbers, Numbers] | None
     if np.abs(drift.T @ a - wanted).max(initial=0.0) > 1e-9 * max(float(np.abs(wanted).max(initial=0.0)), 1e-300):
         return None
     return a, vt[rank:].T
-
-
-# --- simulation
-# Uncertainty by Monte Carlo: any prior, target, loss and method, with intervals.
 
 
 Over = Literal["worst", "expected"]
@@ -282,7 +277,6 @@ def _around(value: float, error: float, draws: float) -> SimulatedEstimate:
     return SimulatedEstimate(value, value / reach, value * reach)
 
 
-# --- certainty
 # Utility and risk as relative certainties: U(φ) the smallest of analysts, R(φ) the largest of attackers (RTA paper, 2.4).
 
 

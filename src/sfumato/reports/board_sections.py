@@ -343,7 +343,7 @@ def _snoopers(scenarios: Mapping[str, Snooper], schema: Schema | None, release: 
         others = [a.name for a in release.masked.schema if a.role in roles and a.name not in keys]
         if others:
             said.append(f"No snooper was taken to look for records by {spoken(others)}, which the release has too.")
-    told = {} if release is None or release.recipe is None else release.recipe.told()
+    told = {} if release is None or release.recipe is None else release.recipe.published_parameters()
     levels = [path for path, value in told.items() if isinstance(value, float | Mapping)]
     if levels and scenarios and not any(s.parameter_published for s in scenarios.values()):
         said.append(

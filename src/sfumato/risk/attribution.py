@@ -151,7 +151,7 @@ def seed_rule() -> Any:
     """Declare the parameter `seed`, which every measure has for which `Snooper.coverage` and `Snooper.errors` matter."""
     return param(
         default=1,
-        doc="seed of what is random in the snooper's file: whom it covers, which keys are wrong",
+        doc="seed of the random part of the snooper's file: which persons it covers, which keys are wrong",
         low=0,
         integer=True,
     )

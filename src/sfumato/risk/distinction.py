@@ -53,7 +53,7 @@ class Distinction(RiskMeasure):
     title: ClassVar[str] = "distinction"
     sentence: ClassVar[str] = "there are {percent:.3g} % as many distinct combinations of the keys as records"
 
-    max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
+    max_size: int = param(default=2, doc="list sets of at most this many keys beside all keys", low=1, integer=True)
     missing: Missing = missing_rule()
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -85,7 +85,7 @@ class Separation(RiskMeasure):
     title: ClassVar[str] = "separation"
     sentence: ClassVar[str] = "{percent:.4g} % of the pairs of records differ on the keys"
 
-    max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
+    max_size: int = param(default=2, doc="list sets of at most this many keys beside all keys", low=1, integer=True)
     missing: Missing = missing_rule()
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

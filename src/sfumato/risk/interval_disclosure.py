@@ -41,7 +41,7 @@ class IntervalDisclosure(RiskMeasure):
     )
     crowd: int = param(
         default=0,
-        doc="a record with so many other released records near its own is safe; 0: no such rule",
+        doc="a record with at least this many other released records near its own is safe; 0: no such rule",
         low=0,
         integer=True,
     )

@@ -28,7 +28,7 @@ class Linkage(RiskMeasure, abstract=True):
 
     seed: int = param(
         default=1,
-        doc="seed of what is random in the snooper's file: whom it covers, which values are wrong",
+        doc="seed of the random part of the snooper's file: which persons it covers, which values are wrong",
         low=0,
         integer=True,
     )

@@ -30,7 +30,7 @@ class Membership(RiskMeasure, Telling):
 
     report: Report = param(default="true positive rate", doc="which number is the value")
     false_positives: float = param(
-        default=0.01, doc="share of the others whom he may take for members", low=0, above=True, high=1
+        default=0.01, doc="largest share of the others that the snooper takes for members", low=0, above=True, high=1
     )
     seed: int = param(default=1, doc="seed of the choice of targets, where there are too many", low=0, integer=True)
 
@@ -59,8 +59,8 @@ class Membership(RiskMeasure, Telling):
         is_member = guesses.truth == 1
         sure = guesses.sure if guesses.sure is not None else guesses.right
         curve = RocCurve(sure[is_member], sure[~is_member])
-        auc, tpr = curve.area(), curve.found(self.false_positives)
-        auc_ends, tpr_ends = curve.area_interval(), curve.found_interval(self.false_positives)
+        auc, tpr = curve.area(), curve.true_positives(self.false_positives)
+        auc_ends, tpr_ends = curve.area_interval(), curve.true_positives_interval(self.false_positives)
         advantage = self.report == "advantage"
         value = 2 * auc - 1 if advantage else tpr
         low, high = (2 * auc_ends[0] - 1, 2 * auc_ends[1] - 1) if advantage else tpr_ends
@@ -96,7 +96,7 @@ class RocCurve(NamedTuple):
         """Return the area under the ROC curve: the Mann-Whitney statistic over the number of pairs."""
         return float(self.placements().mean())
 
-    def found(self, false_positives: float) -> float:
+    def true_positives(self, false_positives: float) -> float:
         """Return the share of members found if this share of the others is taken for members: Neyman and Pearson's test.
 
         Everybody above a threshold is taken for a member, and at the threshold as many, at random, as the share allows.
@@ -126,7 +126,7 @@ class RocCurve(NamedTuple):
         low = 0.0 if area == 0 else float(brentq(off, 0.0, min(area, 1 - tiny)))
         return low, 1.0 if area == 1 else float(brentq(off, max(area, tiny), 1.0))
 
-    def found_interval(self, false_positives: float, level: float = 0.95) -> tuple[float, float]:
+    def true_positives_interval(self, false_positives: float, level: float = 0.95) -> tuple[float, float]:
         """Return an interval for the share of members found, which also allows for the threshold being an estimate.
 
         The number of others above the true threshold is binomial; at both ends of its range the share of members has Wilson's
@@ -137,5 +137,5 @@ class RocCurve(NamedTuple):
         each = 1 - (1 - level) / 2
         count, members = len(self.others), len(self.members)
         fewest, most = (float(binom.ppf(end, count, false_positives)) for end in ((1 - each) / 2, (1 + each) / 2))
-        low, high = (self.found(min(k / count, 1.0)) for k in (fewest, most + 1))
+        low, high = (self.true_positives(min(k / count, 1.0)) for k in (fewest, most + 1))
         return wilson(low * members, members, each)[0], wilson(high * members, members, each)[1]

@@ -266,7 +266,7 @@ class UnsafeCombinations(RiskMeasure):
     """
 
     dimension: int = param(default=3, doc="how many keys are combined at most", low=1, integer=True)
-    threshold: float = param(default=2, doc="a combination of at most so many is unsafe", low=0, above=True)
+    threshold: float = param(default=2, doc="a combination of at most this many is unsafe", low=0, above=True)
     weighted: bool = param(
         default=False, doc="whether persons are counted by the survey weights, instead of the file's records"
     )

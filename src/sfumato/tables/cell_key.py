@@ -43,7 +43,7 @@ def cell_keys(table: Table, draws: Draws) -> Keys:
     records = table.records
     if records is None:
         raise DataError(
-            "cell keys hang on records, and the table was made without them. Make it from microdata (Table.of)."
+            "cell keys depend on records, and the table was made without them. Make it from microdata (Table.of)."
         )
     keys = draws.child("cell keys").uniforms(records.ids, "record key") if records.keys is None else records.keys
     whole = np.floor(keys * 2.0**_BITS).astype(np.uint64)
@@ -576,7 +576,7 @@ class CellKey(Protection):
     def _published(self, table: Table, values: Numbers, low: Numbers, high: Numbers, says: str) -> PublishedTable:
         # every cell counts as changed: which stayed the same is a secret of the keys
         said = Guarantee("cell_key", says, "follows from the perturbation table, whose rows were checked")
-        return PublishedTable.shown(table, self).with_(
+        return PublishedTable.unprotected(table, self).with_(
             values=values, status=np.full(len(table), Status.CHANGED, np.int8), low=low, high=high, guarantees=(said,)
         )
 

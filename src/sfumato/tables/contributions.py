@@ -178,7 +178,7 @@ class Records:
         return hashes if len(np.unique(hashes)) == len(hashes) else self.hidden
 
 
-def said_yes(batch: Batch, name: str, who: Whole, everywhere: bool) -> NDArray[np.bool_]:
+def yes_by_contributor(batch: Batch, name: str, who: Whole, everywhere: bool) -> NDArray[np.bool_]:
     """Return for each contributor whether its records say yes in a column: all of them, or any."""
     codes, values = batch.column(name).codes
     gone = missing_of(batch.column(name), batch.schema[name])

@@ -495,7 +495,7 @@ class ControlledAdjustment(Protection):
                 f", except {int(still.sum())} with a level of 0, as a percentage of nothing is: these need not move, and the "
                 "rule zero_cells gives them a level"
             )
-        return PublishedTable.shown(table, self).with_(
+        return PublishedTable.unprotected(table, self).with_(
             values=values, status=np.full(len(table), Status.CHANGED, np.int8), high=nothing,
             low=np.zeros(len(table)) if table.nonnegative else -nothing,
             guarantees=(

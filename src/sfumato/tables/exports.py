@@ -328,7 +328,7 @@ _OURS = "adjusted, rounded or perturbed"
 class ReadBack(NamedTuple):
     """The arguments of `PublishedTable.from_frame`, from a file."""
 
-    frame: pd.DataFrame
+    cells: pd.DataFrame
     """Labels as text, `value`, `status` ("", "suppressed", "changed"), and `variance` where there is one."""
     nested: dict[str, dict[str, str] | None]
     """The columns of labels, with the label above each if the file gives it."""
@@ -336,7 +336,7 @@ class ReadBack(NamedTuple):
     @property
     def variance(self) -> str | None:
         """The column of variances, if there is one."""
-        return "variance" if "variance" in self.frame else None
+        return "variance" if "variance" in self.cells else None
 
 
 def read_json_stat(path: str | Path) -> ReadBack:

@@ -53,7 +53,7 @@ class CellChecks:
             "Keep one row for each cell; are there columns of labels that are not named as dimensions?",
         )  # fmt: skip
 
-    def known(self, name: str, column: Numbers, optional: bool) -> None:
+    def check_numbers(self, name: str, column: Numbers, optional: bool) -> None:
         """Refuse cells without a number."""
         self._refuse(
             np.flatnonzero(np.isinf(column) if optional else ~np.isfinite(column)), _HAVE, f"no number in column '{name}'",
@@ -174,7 +174,7 @@ def read_cells(
     check = CellChecks(labels, list(nested))
     check.once(table, cell)
     for name, column in number.items():
-        check.known(name, column, optional=name in columns.top)
+        check.check_numbers(name, column, optional=name in columns.top)
         check.agree(name, column, first, cell, rounding if name == columns.value else 0.0)
         if name in (columns.count, columns.contributors):
             check.whole(name, column)

@@ -203,7 +203,7 @@ class CellCertainty(TableMeasure):
 
     rules: SensitivityRule = _rules()
     of: str = param(
-        default="largest", doc="the largest relative certainty, or the share of unsafe cells of which too much is known",
+        default="largest", doc="the largest relative certainty, or the share of unsafe cells that are known too closely",
         choices=("largest", "share"),
     )  # fmt: skip
 
@@ -373,7 +373,7 @@ class RelativeCertainty(TableMeasure):
     prior_cv: float = priors.prior_cv()
     base_cv: float = priors.base_cv()
     of: str = param(
-        default="largest", doc="the largest relative certainty, or the share of contributors of whom too much is known",
+        default="largest", doc="the largest relative certainty, or the share of contributors that are known too closely",
         choices=("largest", "share"),
     )  # fmt: skip
     intervals: bool = param(

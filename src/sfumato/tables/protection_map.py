@@ -185,7 +185,7 @@ def observe(
 
 def _unprotected(table: Table, measures: Sequence[TableMeasure]) -> MapPoint:
     """Return the table without protection; each measure's value is as of one by formula, NaN where it does not apply."""
-    shown, values = PublishedTable.shown(table), []
+    shown, values = PublishedTable.unprotected(table), []
     for measure in measures:
         try:
             values.append(float(measure.assess(shown).value))

@@ -131,7 +131,7 @@ class PublishedTable:
         return f"PublishedTable({len(self):,} cells, {gone:,} not published)"
 
     @classmethod
-    def shown(cls, table: Table, protection: Protection | None = None) -> PublishedTable:
+    def unprotected(cls, table: Table, protection: Protection | None = None) -> PublishedTable:
         """Return a table with all cells published exactly: the start of every protection."""
         value = table.value
         return cls(

@@ -17,7 +17,7 @@ from sfumato.data.engine import LocalEngine, Rows, SqlEngine
 from sfumato.data.microdata import Batch, Microdata, check_numeric, missing_of
 from sfumato.errors import DataError, ParameterError, plural
 from sfumato.tables.cells import TOO_LARGE, Cells, Dimension
-from sfumato.tables.contributions import CellSums, Contributions, Records, by_cell, requests_of, said_yes
+from sfumato.tables.contributions import CellSums, Contributions, Records, by_cell, requests_of, yes_by_contributor
 from sfumato.typing import Numbers, Whole
 
 _APART = 5.0
@@ -226,7 +226,7 @@ class RecordSource:
             sizes = np.zeros(int(who.max()) + 1)
             np.add.at(sizes, who, rows.sizes)
             sizes *= _unit_of_size(sizes, self._sum_of_sizes(rows), self.per_size)
-        waived = said_yes(batch, self.marks.waiver, who, everywhere=True) if self.marks.waiver else None
+        waived = yes_by_contributor(batch, self.marks.waiver, who, everywhere=True) if self.marks.waiver else None
         requests = requests_of(batch, self.marks.request, who) if self.marks.request else None
         return Contributions(own, grossed, sizes, names, waived, requests)
 

@@ -75,7 +75,7 @@ def rounded(
     low, high = values - far, values + far
     if table.nonnegative:
         low = np.maximum(low, 0.0)
-    return PublishedTable.shown(table, by).with_(
+    return PublishedTable.unprotected(table, by).with_(
         values=values, status=np.full(len(table), Status.CHANGED, np.int8), low=low, high=high, decimals=digits,
         guarantees=said,
     )  # fmt: skip
@@ -131,7 +131,7 @@ class RandomRounding(Protection):
     base: float = param(default=5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 10))
     by: str = param(
         default="cell", choices=("cell", "leaf"),
-        doc="what is rounded: every 'cell' by itself, which does not add up, or every 'leaf', of which the cells are sums",
+        doc="what is rounded: every 'cell' by itself, which does not add up, or every 'leaf', which cells add up",
     )  # fmt: skip
     period: str = param(default="", doc="what sets this table apart from others of the same variable, such as its year")
 
@@ -288,7 +288,7 @@ class SmallCountRounding(Protection):
             f"{plural(int(chosen.sum()), 'inner count')} of {cells.leaves:,} rounded; cells change by {np.abs(moved).max():g} at "
             f"most and {np.abs(moved).mean():.2g} on average"
         )
-        return PublishedTable.shown(table, self).with_(
+        return PublishedTable.unprotected(table, self).with_(
             values=values, low=low, high=high, status=np.full(len(cells), Status.CHANGED, np.int8),
             guarantees=(
                 Guarantee(self.name, says, "all published cells looked at; each is the sum of its inner counts"),

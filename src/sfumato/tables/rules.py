@@ -81,7 +81,7 @@ def attack(
     return everyone, *worst_attack(everyone, targets, size, free is not None)
 
 
-def found(table: Table, shortfall: Numbers, total: Numbers, sides: str, reason: str) -> Sensitivity:
+def sensitivity_from(table: Table, shortfall: Numbers, total: Numbers, sides: str, reason: str) -> Sensitivity:
     """Return the cells with a shortfall, which is their protection level.
 
     Below the value the level is the same, but only down to zero where everybody knows that nothing is negative.
@@ -236,7 +236,7 @@ class NK(_WaivableRule):
     def assess(self, table: Table) -> Sensitivity:
         cell, target, others = attack(table, self.n - 1, self.weights, self.negative, self.waived)
         shortfall = 100 * (target + others) / self.k - cell.total
-        return found(table, shortfall, cell.total, self.levels, self.label())
+        return sensitivity_from(table, shortfall, cell.total, self.levels, self.label())
 
 
 class PPercent(_WaivableRule):
@@ -265,7 +265,7 @@ class PPercent(_WaivableRule):
     def assess(self, table: Table) -> Sensitivity:
         cell, target, others = attack(table, self.coalition, self.weights, self.negative, self.waived)
         shortfall = self.p * target / 100 - (cell.total - target - others)
-        return found(table, shortfall, cell.total, self.levels, self.label())
+        return sensitivity_from(table, shortfall, cell.total, self.levels, self.label())
 
 
 class PQ(_WaivableRule):
@@ -353,7 +353,7 @@ class PTN(_WaivableRule):
         threshold = np.maximum(self.p * target / 100, self.least)
         shortfall = threshold - (noise - q * target - (q - self.own / 100) * others)
         shortfall = np.where(someone, shortfall, -np.inf)
-        return found(table, shortfall, cell.total, self.levels, self.label())
+        return sensitivity_from(table, shortfall, cell.total, self.levels, self.label())
 
 
 class Request(SensitivityRule):
@@ -480,7 +480,7 @@ _OFF = re.compile(r"(NK|P|FREQ|REQ|ZERO)\s*\(\s*0(\.0*)?\s*(,[^)]*)?\)", re.IGNO
 class Together(SensitivityRule):
     """Several rules as one: a cell is unsafe if any of them says so, and has the widest of their protection levels."""
 
-    rules: tuple[SensitivityRule, ...] = param(doc="the rules, of which any one makes a cell unsafe")
+    rules: tuple[SensitivityRule, ...] = param(doc="the rules; one is enough to make a cell unsafe")
 
     @override
     def validate(self) -> None:

@@ -123,7 +123,7 @@ def _smallest(unsafe: Sequence[tuple[sparse.csr_array, Flags, bool]]) -> list[tu
     return smallest
 
 
-def learned(
+def pair_audit(
     published: PublishedTable, prior: Prior | None, shown: NDArray[np.bool_], notes: list[str]
 ) -> PairAudit | None:
     """Return what every contributor learns of every other, with noise or without; `notes` gets what was not examined."""
@@ -311,7 +311,7 @@ def audit(
     sums = () if sensitivity is None else unsafe_sums(published, knows, _several(rules), counted, notes)
     return Audit(
         published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
-        learned(published, prior, knows.shown, notes), tuple(notes), bounds, sums,
+        pair_audit(published, prior, knows.shown, notes), tuple(notes), bounds, sums,
     )  # fmt: skip
 
 

@@ -467,7 +467,7 @@ class LabelCells:
         sizes[: self.count] = 1
         return sizes
 
-    def known(self, labels: Codes) -> Codes:
+    def merge_unknown(self, labels: Codes) -> Codes:
         """Return labels, all that stand for no cell as one; shape (n,)."""
         return np.minimum(labels, self._nobody)
 
@@ -494,7 +494,7 @@ def spread_amounts(
     `cells` (c,) and `labels` (r,) have one array for each of the columns. Either each combination of cells collects what its
     labels hold, or the labels are taken apart: whichever is less work. Neither forms the cross product of all cells.
     """
-    labels = [of.known(label) for of, label in zip(meaning, labels, strict=True)]
+    labels = [of.merge_unknown(label) for of, label in zip(meaning, labels, strict=True)]
     parts = np.prod([of.sizes[label] for of, label in zip(meaning, labels, strict=True)], axis=0, dtype=np.float64)
     if parts.sum() < len(cells[0]) * math.prod(of.depth for of in meaning):
         return _taken_apart(cells, labels, amounts, meaning, parts)

@@ -45,7 +45,7 @@ def _sentences(s: ReleaseSummary) -> Iterator[str]:
     if not len(s.statistics) and not len(s.distributions):
         yield f"No figure is shown, since none would rest on {s.fewest} original records."
         return
-    if not (s.frame["difference"].abs() > NOTHING).any():
+    if not (s.frame()["difference"].abs() > NOTHING).any():
         yield "None of the figures changed."
         return
     yield from _numbers(s.statistics)
@@ -148,9 +148,8 @@ class ReleaseSummary:
     correlations: pd.DataFrame
     """The most changed first: first, second, before, after, difference."""
 
-    @property
     def frame(self) -> pd.DataFrame:
-        """All figures, one in a row: section, column, other, figure, before, after, difference."""
+        """Return all figures, one in a row: section, column, other, figure, before, after, difference."""
         import pandas as pd
 
         distance = self.tables.rename(columns={"distance": "difference"}).assign(figure="distance", before=0.0)
@@ -205,7 +204,7 @@ class ReleaseSummary:
         """Draw the quartiles of numbers, and the categories, tables and correlations that changed most, if any did."""
         from sfumato.charts.file_charts import release_summary_chart
 
-        if not len(self.frame):
+        if not len(self.frame()):
             raise NotApplicable(
                 f"there is nothing to draw: no figure rests on {self.fewest} original records, or no column is released."
             )

@@ -92,7 +92,7 @@ class Prior:
         )
 
     @classmethod
-    def given(cls, variance: ArrayLike, base: ArrayLike, means: ArrayLike | None = None, **more: Any) -> Prior:
+    def from_variances(cls, variance: ArrayLike, base: ArrayLike, means: ArrayLike | None = None, **more: Any) -> Prior:
         """Return priors with given variances of each contributor's total, and base variances w².
 
         A single number applies to all contributors. A contributor whose contribution is known has the variance 0, one of whom

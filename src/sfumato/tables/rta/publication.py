@@ -276,7 +276,7 @@ def _guarantees(
             f"{who if attacks.any() else 'nobody outside'} comes to know a contribution better than is allowed: a relative "
             f"certainty of at most {audit.threshold:g}, for normal priors",
             f"all pairs of attacker and contributor over {len(table):,} cells jointly: {audit.risk:.6g} at most"
-            + ("" if audit.exact else ", by proven bounds where many leaves hang together"),
+            + ("" if audit.exact else ", by proven bounds where many leaves are linked"),
         ),
         Guarantee(
             rta.name, "all cells add up to the last digit published",

@@ -112,7 +112,7 @@ class RTA(Protection):
     def protect_with(
         self, table: Table, prior: Prior, draws: Draws, covariance: sparse.csr_array | None = None
     ) -> PublishedTable:
-        """Protect a table under priors of your own (`Prior.given`), or with correlated noise (`block_noise`).
+        """Protect a table under priors of your own (`Prior.from_variances`), or with correlated noise (`block_noise`).
 
         `covariance`, leaves × leaves, replaces the computed independent noise; it is audited in the same way.
         """

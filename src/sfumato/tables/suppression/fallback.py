@@ -33,7 +33,7 @@ def exchange_pattern(
         up, down = blocks.reach()
         fails = short(problem, problem.targets, up, down)
         if insiders is not None:
-            fails |= blocks.told(insiders)
+            fails |= blocks.disclosed(insiders)
         bad = np.flatnonzero(blocks.seen & (unsafe(blocks.rows) | blocks.touched(fails)))
         if not len(bad):
             return None if fails.any() else PatternCheck(problem, hidden, up, down, np.zeros(len(up), bool))
@@ -98,7 +98,7 @@ class Blocks:
         )
         return whole(p, p.targets, rise, fall)
 
-    def told(self, insiders: Insiders) -> Flags:
+    def disclosed(self, insiders: Insiders) -> Flags:
         """Return which secrets a contributor who is alone in leaves may come too close to, shape (targets,).
 
         In every block, the largest amount that any contributor knows is assumed not to move; the same holds in a secret for

@@ -47,7 +47,7 @@ class Repair:
             return np.zeros(len(self.problem))
         seen = 0
         for near in (*_NEAR, len(self.problem)):
-            columns = self.around(target, near)
+            columns = self.columns_near(target, near)
             if len(columns) == seen:
                 continue
             seen = len(columns)
@@ -58,7 +58,7 @@ class Repair:
                 return found
         return None
 
-    def around(self, target: int, count: int) -> Whole:
+    def columns_near(self, target: int, count: int) -> Whole:
         """Return the quantities that are linked to a target through the fewest equations, at least `count` of them."""
         if (target, count) not in self._around:
             sums, columns = self.problem.sums, self._by_column
@@ -224,7 +224,7 @@ def mend(problem: SuppressionProblem, hidden: Flags, clock: Clock, sure: Pattern
         sure, before = _widen_all(found, repair, clock), int(found.hidden.sum())
         if int(sure.hidden.sum()) == before:
             targets = problem.targets[found.failing]
-            near = np.unique(np.concatenate([repair.around(int(t), near_count) for t in targets]))
+            near = np.unique(np.concatenate([repair.columns_near(int(t), near_count) for t in targets]))
             sure.hidden[near[~problem.fixed[near]]] = True
             if int(sure.hidden.sum()) == before and near_count >= len(problem):
                 raise Impossible(problem, int(targets[0]))

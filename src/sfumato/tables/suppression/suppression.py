@@ -94,7 +94,7 @@ class Suppression(Protection):
         return self._published(table, wishes, found)
 
     def _published(self, table: Table, wishes: CellRequirements, found: Pattern) -> PublishedTable:
-        plain = PublishedTable.shown(table, self)
+        plain = PublishedTable.unprotected(table, self)
         status = np.where(wishes.found.unsafe, Status.PRIMARY, np.where(found.hidden, Status.SECONDARY, Status.SHOWN))
         says = f"the interval of every unsafe cell reaches its protection levels ({self.rules.label()})"
         return plain.with_(
