@@ -66,3 +66,7 @@ clean:
 
 golden: $(VENV)/dev.stamp  ## compare with the golden answers that were written before a change of shape (tests/golden.py)
 	$(BIN)/python tests/golden.py compare
+
+mutants: $(VENV)/dev.stamp  ## change 200 places of the source one by one, and list those that no test notices; takes hours
+	$(BIN)/python tests/mutants.py map
+	$(BIN)/python tests/mutants.py run -n 200 --jobs 2
