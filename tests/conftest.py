@@ -41,7 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _needs_spark(item: pytest.Item) -> bool:
     values = getattr(getattr(item, "callspec", None), "params", {}).values()
-    return "spark" in getattr(item, "fixturenames", ()) or any(isinstance(v, str) and "spark" in v.lower() for v in values)
+    return "spark" in getattr(item, "fixturenames", ()) or any(
+        isinstance(v, str) and "spark" in v.lower() for v in values
+    )
 
 
 def pytest_collection_finish() -> None:
