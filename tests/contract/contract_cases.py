@@ -82,3 +82,18 @@ def instances(family: str) -> list[Any]:
 
 MASKS, MEASURES, ESTIMATORS = instances("mask"), instances("measure"), instances("estimator")
 ANYTHING = [*MASKS, *MEASURES, *ESTIMATORS]
+
+ON_SPARK = {
+    "aggregate_records", "copula_synthesis", "generalise", "kim_noise", "mdav", "random_order", "romm", "sample",
+    "attribute_risk", "average_class_size", "dcr", "global_risk", "k_map", "l_diversity", "population_uniques",
+    "train_on_masked", "attribution", "link_by_distance",
+}  # fmt: skip
+"""Masks, measures and attacks that between them ask an engine for everything that any of them does: batches in order or summed,
+classes, crossed classes, another order, counts. These run on Spark with `make test`, the others with `make verify`."""
+
+
+def on_spark(cases: list[Any]) -> list[Any]:
+    """Return the first variant of every class: Spark takes a second for each."""
+    marks = {True: (), False: (pytest.mark.verify,)}
+    firsts = [(case, str(case.id).removesuffix("-0")) for case in cases if str(case.id).endswith("-0")]
+    return [pytest.param(*case.values, id=case.id, marks=marks[name in ON_SPARK]) for case, name in firsts]

@@ -44,9 +44,11 @@ def test_an_estimator_keeps_every_promise(
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("engine", ["data_on_duckdb", "data_on_spark"])
 def test_an_estimator_gives_the_same_number_on_another_engine(
-    estimator: Estimator, data: Microdata, elsewhere: Microdata
+    engine: str, estimator: Estimator, data: Microdata, request: pytest.FixtureRequest
 ) -> None:
+    elsewhere: Microdata = request.getfixturevalue(engine)
     assert estimator.estimate(elsewhere, {}) == pytest.approx(estimator.estimate(data, {}), rel=1e-9)
 
 
