@@ -42,7 +42,8 @@ class _Clock:
         result = yield
         if perf_counter() - start > _WORTH_A_LOOK:
             self._living = _living_seconds()
-        seconds = _ended_seconds() - before + self._living - living
+        # a child that is waited for moves from living to ended; one that nobody waits for is lost
+        seconds = max(_ended_seconds() - before + self._living - living, 0.0)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{seconds:.3f}\t{item.nodeid}\n")
         return result
