@@ -308,7 +308,9 @@ def run(number: int, seed: int, budget: float, jobs: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Change the source, and see whether a test notices.")
     commands = parser.add_subparsers(dest="command", required=True)
-    mapping = commands.add_parser("map", help="run the tests and note which of them touch which function")
+    mapping = commands.add_parser(
+        "map", help="run the tests and note which of them touch which function; takes options of pytest"
+    )
     mapping.add_argument("tests", nargs="*", default=["tests"])
     trying = commands.add_parser("run", help="try mutants")
     trying.add_argument("-n", "--number", type=int, default=200)
@@ -317,11 +319,22 @@ def main() -> None:
         "--budget", type=float, default=60.0, help="CPU seconds of tests beyond the first, for each mutant"
     )
     trying.add_argument("--jobs", type=int, default=1)
-    chosen = parser.parse_args()
+    chosen, options = parser.parse_known_args()
     if chosen.command == "run":
         run(chosen.number, chosen.seed, chosen.budget, chosen.jobs)
     else:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "mutants", "--touches", str(MAP), *chosen.tests]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "mutants",
+            "--touches",
+            str(MAP),
+            *chosen.tests,
+            *options,
+        ]
         raise SystemExit(subprocess.run(command, cwd=ROOT, env=_environment(ROOT / "src"), check=False).returncode)
 
 
