@@ -63,7 +63,7 @@ class _Touches:
         self._functions: dict[str, list[int]] = {}
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None]:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
         seen: dict[int, CodeType] = {}
 
         def note(frame: FrameType, event: str, arg: object) -> None:
@@ -82,10 +82,11 @@ class _Touches:
                 if inside and module.startswith(PACKAGES):
                     self._functions.setdefault(f"{module}:{code.co_firstlineno}", []).append(len(self._tests))
             self._tests.append((item.nodeid, round(process_time() - before, 3)))
-
-    def pytest_sessionfinish(self) -> None:
-        self._path.parent.mkdir(exist_ok=True)
-        self._path.write_text(json.dumps({"tests": self._tests, "functions": self._functions}), encoding="utf-8")
+            if nextitem is None or nextitem.path != item.path:
+                self._path.parent.mkdir(exist_ok=True)
+                self._path.write_text(
+                    json.dumps({"tests": self._tests, "functions": self._functions}), encoding="utf-8"
+                )
 
 
 # ---- mutants
