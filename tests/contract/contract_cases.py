@@ -85,15 +85,17 @@ ANYTHING = [*MASKS, *MEASURES, *ESTIMATORS]
 
 ON_SPARK = {
     "aggregate_records", "copula_synthesis", "generalise", "kim_noise", "mdav", "random_order", "romm", "sample",
-    "attribute_risk", "average_class_size", "dcr", "global_risk", "k_map", "l_diversity", "population_uniques",
-    "train_on_masked", "attribution", "link_by_distance",
+    "attribute_risk", "average_class_size", "correlations_kept", "dcr", "global_risk", "k_map", "l_diversity",
+    "population_uniques", "rapid", "train_on_masked", "attribution", "link_by_distance", "single_out",
 }  # fmt: skip
-"""Masks, measures and attacks that between them ask an engine for everything that any of them does: batches in order or summed,
-classes, crossed classes, another order, counts. These run on Spark with `make test`, the others with `make verify`."""
+"""Masks, measures and attacks that between them ask an engine for every set of operations that any of them asks for (test_contract
+looks after it). These run on Spark with `make test`, the others with `make verify`."""
 
 
 def on_spark(cases: list[Any]) -> list[Any]:
     """Return the first variant of every class: Spark takes a second for each."""
-    marks = {True: (), False: (pytest.mark.verify,)}
-    firsts = [(case, str(case.id).removesuffix("-0")) for case in cases if str(case.id).endswith("-0")]
-    return [pytest.param(*case.values, id=case.id, marks=marks[name in ON_SPARK]) for case, name in firsts]
+    firsts = [case for case in cases if str(case.id).endswith("-0")]
+    return [
+        pytest.param(*c.values, id=c.id, marks=() if c.values[0].name in ON_SPARK else (pytest.mark.verify,))
+        for c in firsts
+    ]
