@@ -7,7 +7,7 @@ export PYTHONWARNINGS :=
 # hundreds of processes of the tests import sfumato: what they compile is kept, whatever the shell says
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: golden demo test lint types collect unit docs docs-serve bench bench-large system clean help
+.PHONY: golden demo test verify mutants lint types unit docs docs-serve bench bench-large system clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
@@ -29,9 +29,12 @@ $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/run.stamp
 demo: $(VENV)/run.stamp  ## mask a generated teacher survey and write out/ with the masked data, the recipe and a report
 	$(BIN)/sfumato demo --out out --replace
 
-test: $(VENV)/dev.stamp system lint  ## linter, type checker, docs built strictly, all tests
-	@$(MAKE) --no-print-directory --jobs 2 types docs collect
+test: $(VENV)/dev.stamp system lint  ## linter, type checker, docs built strictly, all tests but the long ones of verify
+	@$(MAKE) --no-print-directory --jobs 2 types docs
 	@$(MAKE) --no-print-directory unit
+
+verify: $(VENV)/dev.stamp system  ## the long statistical confirmations and every class on Spark; before a release, not in CI
+	$(BIN)/python -m pytest -m verify -n 2 --dist worksteal
 
 system:          ## what the tests need from the operating system (Java, Chromium, Pango), as root; else said loudly
 	@sh tests/system.sh
@@ -42,9 +45,6 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
-
-collect: $(VENV)/dev.stamp  # every test file loads; compiled once, for the processes of unit
-	@found=$$($(BIN)/python -m pytest -q --collect-only) || { echo "$$found"; exit 1; }
 
 unit: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -66,3 +66,7 @@ clean:
 
 golden: $(VENV)/dev.stamp  ## compare with the golden answers that were written before a change of shape (tests/golden.py)
 	$(BIN)/python tests/golden.py compare
+
+mutants: $(VENV)/dev.stamp  ## change 200 places of the source one by one, and list those that no test notices; takes hours
+	$(BIN)/python tests/mutants.py map
+	$(BIN)/python tests/mutants.py run -n 200 --jobs 2

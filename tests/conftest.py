@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["cpu_times"]
 pytest.register_assert_rewrite("board_reports", "commands", "contract_cases", "file_values")  # helpers that assert
 
 # No clock: the first call of a kernel compiles it, and the machine may have other work. The examples are the same in every
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put Spark's tests first: a worker of `-n 2 --dist worksteal` begins with the first half, so one Java serves them all."""
+    items.sort(key=lambda item: not _needs_spark(item))
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    values = getattr(getattr(item, "callspec", None), "params", {}).values()
+    return "spark" in getattr(item, "fixturenames", ()) or any(
+        isinstance(v, str) and "spark" in v.lower() for v in values
+    )
 
 
 def pytest_collection_finish() -> None:

@@ -248,8 +248,9 @@ def test_by_replication_the_upper_limit_holds_with_fresh_seeds() -> None:
     assert not math.isclose(1 / map_value, risk.value, rel_tol=1e-9)  # the map's own seeds are not used again
 
 
-def test_by_replication_the_true_risk_is_under_the_threshold_19_times_out_of_20() -> None:
-    seeds, kept, levels = 40, 0, []
+@pytest.mark.parametrize("seeds", [12, pytest.param(40, marks=pytest.mark.verify)])
+def test_by_replication_the_true_risk_is_under_the_threshold_19_times_out_of_20(seeds: int) -> None:
+    kept, levels = 0, []
     for seed in range(seeds):
         m = ru_map(
             small(60), KimNoise(), {LAMBDA2: [0.08, 0.16, 0.32]}, "salary", "salary", replications=40, draws=seed

@@ -186,7 +186,12 @@ PEOPLE = Schema(
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["duckdb", "duckdb written", "duckdb reordered", "spark", "spark written"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "duckdb", "duckdb written", "duckdb reordered", "spark written", pytest.param("spark", marks=pytest.mark.verify),
+    ],
+)  # fmt: skip
 def elsewhere(request: pytest.FixtureRequest) -> Microdata:
     if request.param.startswith("spark"):
         data = Microdata(request.getfixturevalue("spark").createDataFrame(people()), PEOPLE)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from commands import N, document, files, folder, frames, run, shell
+from commands import N, document, files, folder, frames, run
 
 __all__ = ["files", "folder", "frames"]  # fixtures
 
@@ -187,9 +186,3 @@ def test_neither_the_report_of_a_search_nor_what_is_beside_it_overwrites_a_file(
     done = run("search", files[0], *asked, "--out", tmp_path / "r.html")
     assert done.exit_code == 1
     assert "r.json is there already" in done.stderr
-
-
-def test_the_command_runs_in_a_shell(files: Files, tmp_path: Path) -> None:
-    done = shell(*args(files, tmp_path / "r.html", "--risk", "salary"), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"Wrote .*r\.html and .*r\.json: the confidential version\.", done.stdout)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from commands import N, document, files, folder, run, shell
+from commands import N, document, files, folder, run
 
 from sfumato import Draws, Microdata, Recipe
 from sfumato.schema import Schema
@@ -175,9 +175,3 @@ def test_the_report_is_not_written_over_what_a_search_keeps(files: Files, tmp_pa
     assert done.exit_code == 2
     assert "name another file for --resume" in " ".join(done.stderr.split())
     assert not list(tmp_path.glob("x.*"))
-
-
-def test_the_command_runs_in_a_shell(files: Files) -> None:
-    done = shell(*args(files, "--max-risk", 0.04, "--over", "lambda2=0.2,0.4", "--json"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["choice"]["family"] == "kim_noise"

@@ -132,15 +132,14 @@ def test_progress_is_told_stage_by_stage(made: tuple[DemoResult, list[str]]) -> 
 
 
 @pytest.mark.parametrize(
-    "step",
+    ("step", "error"),
     [
-        "sfumato.reports.Report.write",
-        "sfumato.contract.Release.write",
-        "sfumato.files._keep",
-        "sfumato.schema.Schema.write",
+        ("sfumato.reports.Report.write", DataError("the disk is full.")),
+        ("sfumato.contract.Release.write", KeyboardInterrupt()),
+        ("sfumato.files._keep", KeyboardInterrupt()),
+        ("sfumato.schema.Schema.write", DataError("the disk is full.")),
     ],
 )
-@pytest.mark.parametrize("error", [DataError("the disk is full."), KeyboardInterrupt()], ids=["error", "interrupt"])
 def test_nothing_is_left_when_a_step_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, result: DemoResult, step: str, error: BaseException
 ) -> None:

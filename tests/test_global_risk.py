@@ -37,7 +37,7 @@ from tests.global_risk_twin import every_subset
 
 
 @given(files(), st.sampled_from(FAMILIES))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_subset_has_the_risk_that_the_papers_loops_give(file: File, w: WeightMatrix) -> None:
     twin = every_subset(*file, factors(file), lambda i, j: float(w.at(np.array([i]), np.array([j]))[0]))
     found = subset_risks(release(file), weights=w).set_index("keys")["DR_W"]
@@ -47,7 +47,7 @@ def test_every_subset_has_the_risk_that_the_papers_loops_give(file: File, w: Wei
 
 
 @given(files(missing=True), st.sampled_from(FAMILIES), st.sampled_from(["wildcard", "value"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_risk_is_the_largest_over_all_subsets_for_any_weights(file: File, w: WeightMatrix, rule: Any) -> None:
     twin = every_subset(*file, factors(file), lambda i, j: float(w.at(np.array([i]), np.array([j]))[0]), rule)
     score = GlobalRisk(kind="weighted", weights=w, missing=rule).score(release(file))

@@ -201,8 +201,12 @@ def test_microdata_without_a_schema_guess_the_same(kind: str) -> None:
     assert Microdata(FRAMES[kind](frame)).schema == Schema.guess(frame)
 
 
-def test_the_guess_is_the_same_on_spark(spark: Any) -> None:
-    frame = rows()
+OF_EACH_TYPE = ["person id", "gender", "zip.code", "birth_date", "smoker", "salary", "diagnosis", "q13", "empty"]
+
+
+@pytest.mark.parametrize("columns", [OF_EACH_TYPE, pytest.param(list(ROLES), marks=pytest.mark.verify)], ids=len)
+def test_the_guess_is_the_same_on_spark(columns: list[str], spark: Any) -> None:
+    frame = rows()[columns].copy()
     frame["birth_date"] = frame["birth_date"].dt.date
     plain = frame.astype({"diagnosis": str})
     expected, found = Schema.guess(frame), Schema.guess(spark.createDataFrame(plain))

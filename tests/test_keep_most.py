@@ -173,7 +173,7 @@ def grid_of_projections(H: Numbers, J: Numbers, functional: Functional) -> float
 
 @pytest.mark.parametrize("functional", FUNCTIONALS)
 @pytest.mark.parametrize("t", [1, 2, 3])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_projection_of_a_fine_grid_loses_less(functional: Functional, t: int, seed: int) -> None:
     H, J = problem(3, t, functional, seed)
     whole = keep_most(H, J, functional)

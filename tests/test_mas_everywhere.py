@@ -24,6 +24,7 @@ from sfumato.mas.amount_rules import AmountPPercent, Dominance
 from sfumato.mas.analyses import OLS, CrossTab, Quantiles, Residuals
 from sfumato.mas.answer import Answer
 from sfumato.mas.drop_q import DropShare
+from sfumato.mas.question import Analysis
 from sfumato.mas.vault import DryRun, Vault
 
 N = 1_500
@@ -145,8 +146,19 @@ def test_nothing_of_a_record_is_written_or_said(
 # -- engines
 
 
+OF_EACH_KIND = list({type(one): one for one, _ in reversed(ANALYSES)}.values())
+"""The first question of every analysis."""
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        pytest.param(OF_EACH_KIND, id="of each kind"),
+        pytest.param([one for one, _ in ANALYSES if one not in OF_EACH_KIND], id="others", marks=pytest.mark.verify),
+    ],
+)
 def test_spark_gives_the_numbers_of_duckdb_and_lets_only_cells_out(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    questions: list[Analysis], spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyspark.sql.classic.dataframe import DataFrame
 
@@ -166,7 +178,7 @@ def test_spark_gives_the_numbers_of_duckdb_and_lets_only_cells_out(
     for way in ("collect", "toArrow", "toPandas", "toLocalIterator"):
         monkeypatch.setattr(DataFrame, way, watched(getattr(DataFrame, way)))
     dropped = EXACT.with_(drop=DropShare(share=0.1), keyed="known")  # drops, counts and moments before rounding
-    for one, _ in ANALYSES:
+    for one in questions:
         policy = HARDENED if isinstance(one, Quantiles | Residuals) else dropped
         same(asked(here, one, policy), asked(there, one, policy))
     table, model = CrossTab(("sex", "sick"), of="income", weighted=True), OLS("log(income) ~ age + sex", weighted=True)

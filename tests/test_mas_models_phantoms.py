@@ -186,16 +186,17 @@ def test_a_value_that_could_decide_a_slope_is_refused_and_its_logarithm_is_answe
         assert told(vault, OLS("age ~ log1p(income)"), limit, seed, universe).tables["coefficients"]
 
 
+@pytest.mark.parametrize("secrets", [30, pytest.param(120, marks=pytest.mark.verify)])
 @pytest.mark.parametrize("kind", ["hc0", "hc1"])
 @pytest.mark.parametrize("model", [OLS, Logistic])
 def test_robust_errors_are_right_on_average_and_vary_by_what_one_record_can_add(
-    vault: Vault, model: type[ModelAnalysis], kind: str
+    vault: Vault, model: type[ModelAnalysis], kind: str, secrets: int
 ) -> None:
     """Published variances over secrets, against those of a policy with noise on the coefficients alone."""
     asked_for = model("income ~ C(sex)" if model is OLS else "sick ~ C(sex)", errors=kind)
     exact = told(vault, asked_for, EXACT).frame("coefficients")["standard error"].to_numpy() ** 2
     found = np.array([
-        told(vault, asked_for, SOME, seed).frame("coefficients")["standard error"].to_numpy() ** 2 for seed in range(120)
+        told(vault, asked_for, SOME, seed).frame("coefficients")["standard error"].to_numpy() ** 2 for seed in range(secrets)
     ])  # fmt: skip
     assert (np.std(found, axis=0) > 0).all()
     assert (found.mean(axis=0) > exact).all()  # the noise of the coefficients is in them, too

@@ -340,12 +340,16 @@ def test_one_noise_serves_both_events_of_a_binary_outcome(vault: Vault) -> None:
     assert [abs(r["coefficient"]) for r in both] == [abs(r["coefficient"]) for r in yes]
 
 
+@pytest.mark.parametrize(("outcomes", "most"), [(20, 5), pytest.param(60, 9, marks=pytest.mark.verify)])
 def test_tests_allow_for_the_noise_so_that_they_reject_as_often_as_they_say_where_nothing_goes_with_anything(
-    tmp_path: Path,
+    tmp_path: Path, outcomes: int, most: int
 ) -> None:
-    """Outcomes that have nothing to do with the predictors: of 60 tests at 5 %, more than 9 reject in 1 of 1,000 cases."""
+    """Outcomes that have nothing to do with the predictors: of 60 tests at 5 %, more than 9 reject in 1 of 1,000 cases.
+
+    Of 20, more than 5 do in 3 of 10,000.
+    """
     rng = np.random.default_rng(5)
-    n, outcomes = 900, 60
+    n = 900
     made = pd.DataFrame(
         {"x": rng.normal(0, 1, n), "g": rng.choice(list("abc"), n)}
         | {f"y{i}": rng.normal(0, 1, n) for i in range(outcomes)}
@@ -370,5 +374,5 @@ def test_tests_allow_for_the_noise_so_that_they_reject_as_often_as_they_say_wher
             found.setdefault(term, []).append(float(anova.loc[term, "p"]))
         found.setdefault("likelihood ratio", []).append(float(logistic.facts["p"] or 0))
     rejected = {test: int((np.array(p) < 0.05).sum()) for test, p in found.items()}
-    assert max(rejected.values()) <= 9, rejected
-    assert all(0.3 < np.median(p) < 0.7 for p in found.values())
+    assert max(rejected.values()) <= most, rejected
+    assert all(abs(np.median(p) - 0.5) < 1.55 / np.sqrt(outcomes) for p in found.values())  # 3.1 standard errors

@@ -256,10 +256,11 @@ def test_neyman_allocation_is_proportional_to_size_times_spread() -> None:
     assert np.abs(drawn - 120 * measure / measure.sum()).max() < 1
 
 
-def test_every_stratum_has_its_own_inclusion_probability() -> None:
+@pytest.mark.parametrize("times", [500, pytest.param(3000, marks=pytest.mark.verify)])
+def test_every_stratum_has_its_own_inclusion_probability(times: int) -> None:
     data = people(30, seed=11)
     units = strata_counts(data)
-    found = kept(StratifiedSample(within=("area",), size=10), data, range(3000))
+    found = kept(StratifiedSample(within=("area",), size=10), data, range(times))
     drawn = strata_counts(release(StratifiedSample(within=("area",), size=10), data).masked)
     area = data.batch(["area"]).column("area").arrow.to_pylist()
     assert_rates(found, np.array([drawn[a] / units[a] for a in area]))

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,18 @@ def resolves(dotted: str | None) -> bool:
         return False
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def find(test: str) -> ast.AST | None:
     """The syntax tree of `file::test` or `file::Class::test`, or None where there is none."""
     file, *names = test.split("[")[0].split("::")
     path = ROOT / file
     if not names or not path.is_file():
         return None
-    node: ast.AST = ast.parse(path.read_text(encoding="utf-8"))
+    node: ast.AST = parsed(path)
     for name in names:
         inside = [n for n in ast.iter_child_nodes(node) if getattr(n, "name", None) == name]
         if not inside:

@@ -49,8 +49,8 @@ def by_dense_algebra(m: Numbers, v: Numbers, omega: Numbers) -> Numbers:
 def test_a_block_too_large_for_dense_algebra_is_protected_and_audited(
     hub: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attackers, "DENSE", 200)
-    table, prior = large_table(300, 600, 1, hub), Prior.from_sizes(0.5, 0.15)
+    monkeypatch.setattr(attackers, "DENSE", 80)
+    table, prior = large_table(120, 240, 1, hub), Prior.from_sizes(0.5, 0.15)
     known = prior.of(table)
     assert np.bincount(known.block).max() > attackers.DENSE
     noise = leaf_noise(table, prior)

@@ -92,6 +92,7 @@ def analysis(data: Batch) -> tuple[tuple[float, float], tuple[float, float]]:
     return (y.mean(), y.var(ddof=1) / len(y)), (fit.slope, fit.stderr**2)
 
 
+@pytest.mark.parametrize("times", [80, pytest.param(300, marks=pytest.mark.verify)])
 @pytest.mark.parametrize(
     ("mask", "rule"),
     [
@@ -101,9 +102,9 @@ def analysis(data: Batch) -> tuple[tuple[float, float], tuple[float, float]]:
         (CopulaSynthesis(implicates=5, smooth=1), "partial"),
     ],
 )
-def test_intervals_from_implicates_cover_the_truth_as_often_as_they_say(mask: Mask, rule: Any) -> None:
+def test_intervals_from_implicates_cover_the_truth_as_often_as_they_say(mask: Mask, rule: Any, times: int) -> None:
     """And the variance of the rule is that of the combined estimates over repeated samples."""
-    times, truth = 300, np.array([1.0, 0.5])
+    truth = np.array([1.0, 0.5])
     covered, estimates, variances = np.zeros(2), np.zeros((times, 2)), np.zeros((times, 2))
     for seed in range(times):
         data = pairs(120, seed)

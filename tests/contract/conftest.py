@@ -23,29 +23,22 @@ def release(data: Microdata) -> Release:
 
 
 @pytest.fixture(scope="module")
-def on_duckdb() -> Microdata:
+def data_on_duckdb() -> Microdata:
     connection = duckdb.connect()
     connection.from_arrow(arrow_table()).create("people")
     return Microdata(connection.table("people"), SCHEMA)
 
 
 @pytest.fixture(scope="module")
-def on_spark(spark: Any) -> Microdata:
+def data_on_spark(spark: Any) -> Microdata:
     return Microdata(spark.createDataFrame(arrow_table()), SCHEMA)
 
 
-@pytest.fixture(scope="module", params=["on_duckdb", "on_spark"])
-def elsewhere(request: pytest.FixtureRequest) -> Microdata:
-    """The same records on another engine."""
-    data: Microdata = request.getfixturevalue(request.param)
-    return data
+@pytest.fixture(scope="module")
+def release_on_duckdb(data_on_duckdb: Microdata) -> Release:
+    return RECIPE.apply(data_on_duckdb, DRAWS)
 
 
 @pytest.fixture(scope="module")
-def release_on_duckdb(on_duckdb: Microdata) -> Release:
-    return RECIPE.apply(on_duckdb, DRAWS)
-
-
-@pytest.fixture(scope="module")
-def release_on_spark(on_spark: Microdata) -> Release:
-    return RECIPE.apply(on_spark, DRAWS)
+def release_on_spark(data_on_spark: Microdata) -> Release:
+    return RECIPE.apply(data_on_spark, DRAWS)

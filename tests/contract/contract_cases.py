@@ -82,3 +82,20 @@ def instances(family: str) -> list[Any]:
 
 MASKS, MEASURES, ESTIMATORS = instances("mask"), instances("measure"), instances("estimator")
 ANYTHING = [*MASKS, *MEASURES, *ESTIMATORS]
+
+ON_SPARK = {
+    "aggregate_records", "copula_synthesis", "generalise", "kim_noise", "mdav", "random_order", "romm", "sample",
+    "attribute_risk", "average_class_size", "correlations_kept", "dcr", "global_risk", "k_map", "l_diversity",
+    "population_uniques", "rapid", "train_on_masked", "attribution", "link_by_distance", "single_out",
+}  # fmt: skip
+"""Masks, measures and attacks that between them ask an engine for every set of operations that any of them asks for (test_contract
+looks after it). These run on Spark with `make test`, the others with `make verify`."""
+
+
+def on_spark(cases: list[Any]) -> list[Any]:
+    """Return the first variant of every class: Spark takes a second for each."""
+    firsts = [case for case in cases if str(case.id).endswith("-0")]
+    return [
+        pytest.param(*c.values, id=c.id, marks=() if c.values[0].name in ON_SPARK else (pytest.mark.verify,))
+        for c in firsts
+    ]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from contract_cases import ANYTHING, ESTIMATORS
+from contract_cases import ANYTHING, ESTIMATORS, ON_SPARK, instances
 
-from sfumato.contract import Parametric, build
+from sfumato.contract import Parametric, Recipe, Snooper, build
+from sfumato.data.duckdb_engine import DuckDBEngine
 from sfumato.data.microdata import Microdata
-from sfumato.errors import ParameterError
+from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks import KimNoise
 from sfumato.risk import AttributeRisk
 from sfumato.testing import (
@@ -19,9 +23,11 @@ from sfumato.testing import (
     ESTIMATOR_PROMISES,
     EXTREMES,
     GENERAL_PROMISES,
+    RECIPE,
     estimates_extreme_data,
     microdata,
     round_trip,
+    score_of,
 )
 from sfumato.utility import Estimator
 
@@ -44,9 +50,11 @@ def test_an_estimator_keeps_every_promise(
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("engine", ["data_on_duckdb", "data_on_spark"])
 def test_an_estimator_gives_the_same_number_on_another_engine(
-    estimator: Estimator, data: Microdata, elsewhere: Microdata
+    engine: str, estimator: Estimator, data: Microdata, request: pytest.FixtureRequest
 ) -> None:
+    elsewhere: Microdata = request.getfixturevalue(engine)
     assert estimator.estimate(elsewhere, {}) == pytest.approx(estimator.estimate(data, {}), rel=1e-9)
 
 
@@ -93,3 +101,38 @@ def test_a_combination_of_combinations_keeps_every_observation(data: Microdata) 
 def test_a_combination_that_makes_no_sense_is_refused(table_: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ParameterError, match=sentence):
         build("measure", table_)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("family", ["mask", "measure", "attack"])
+def test_for_every_set_of_operations_of_an_engine_some_class_runs_on_spark(
+    family: str, data_on_duckdb: Microdata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operations: set[str] = set()
+
+    def noted(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def call(engine: DuckDBEngine, *arguments: Any, **options: Any) -> Any:
+            operations.add(name)
+            return plain(engine, *arguments, **options)
+
+        return call
+
+    for name, plain in inspect.getmembers(DuckDBEngine, inspect.isfunction):
+        if not name.startswith("_"):
+            monkeypatch.setattr(DuckDBEngine, name, noted(name, plain))
+    sets: dict[str, frozenset[str]] = {}
+    for case in instances(family):
+        (one,) = case.values
+        if str(case.id).endswith("-0"):
+            release = (Recipe(()) if family == "attack" else RECIPE).apply(data_on_duckdb, DRAWS)
+            operations.clear()
+            if family == "mask":
+                one.apply(data_on_duckdb, DRAWS).masked.batch()
+            elif family == "measure":
+                score_of(one, release)
+            else:
+                with suppress(NotApplicable):
+                    one.run(replace(release, holdout=microdata()), Snooper(coverage=0.5, errors=0.2), DRAWS)
+            sets[one.name] = frozenset(operations)
+    assert any(sets.values())
+    assert {name: found for name, found in sets.items() if found not in {sets[n] for n in ON_SPARK & set(sets)}} == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from contract_cases import MASKS
+from contract_cases import MASKS, on_spark
 
 from sfumato.contract import Mask
 from sfumato.data.microdata import Microdata
@@ -32,10 +32,10 @@ def assert_same_release(mask: Mask, one: Microdata, two: Microdata) -> None:
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_duckdb_gives_the_same_release(mask: Mask, data: Microdata, on_duckdb: Microdata) -> None:
-    assert_same_release(mask, data, on_duckdb)
+def test_duckdb_gives_the_same_release(mask: Mask, data: Microdata, data_on_duckdb: Microdata) -> None:
+    assert_same_release(mask, data, data_on_duckdb)
 
 
-@pytest.mark.parametrize("mask", [m for m in MASKS if str(m.id).endswith("-0")])  # Spark takes seconds for each
-def test_spark_gives_the_same_release(mask: Mask, data: Microdata, on_spark: Microdata) -> None:
-    assert_same_release(mask, data, on_spark)
+@pytest.mark.parametrize("mask", on_spark(MASKS))
+def test_spark_gives_the_same_release(mask: Mask, data: Microdata, data_on_spark: Microdata) -> None:
+    assert_same_release(mask, data, data_on_spark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from contract_cases import MEASURES
+from contract_cases import MEASURES, on_spark
 
 from sfumato.contract import Measure, Recipe, Release
 from sfumato.testing import DRAWS, EXTREMES, MEASURE_PROMISES, microdata, score_of, scores_extreme_data
@@ -36,6 +36,6 @@ def test_a_measure_scores_the_same_on_duckdb(measure: Measure, release: Release,
     assert_same_score(measure, release, release_on_duckdb)
 
 
-@pytest.mark.parametrize("measure", [m for m in MEASURES if str(m.id).endswith("-0")])  # Spark takes seconds for each
+@pytest.mark.parametrize("measure", on_spark(MEASURES))
 def test_a_measure_scores_the_same_on_spark(measure: Measure, release: Release, release_on_spark: Release) -> None:
     assert_same_score(measure, release, release_on_spark)
