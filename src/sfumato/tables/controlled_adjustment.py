@@ -17,7 +17,7 @@ from sfumato.contract.parameters import param
 from sfumato.contract.release import Guarantee
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, plural
 from sfumato.tables.cells import Cells, Status
-from sfumato.tables.linear_program import Equations
+from sfumato.tables.linear_program import Equations, make_program, make_solver
 from sfumato.tables.published import Protection, PublishedTable
 from sfumato.tables.rounding import TwoValueChoice, cell_ids
 from sfumato.tables.rules import rules_of
@@ -231,25 +231,12 @@ class _Model:
             shape=(self._height, self._count),
         ))  # fmt: skip
         integer = np.concatenate(self._integer)
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.silent()
-        for option, value in {
+        solver = make_solver({
             "threads": 1, "random_seed": 0, "time_limit": seconds, "mip_rel_gap": 1e-6, "mip_abs_gap": 1e-9,
             "primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9, "mip_feasibility_tolerance": 1e-9,
-        }.items():  # fmt: skip
-            solver.setOptionValue(option, value)
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = self._count, self._height
-        lp.col_cost_, lp.col_lower_, lp.col_upper_ = np.concatenate(self.costs), low, high
-        lp.row_lower_, lp.row_upper_ = (np.concatenate(b) for b in zip(*self._row_bounds, strict=True))
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-        lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-        lp.a_matrix_.value_ = matrix.data.astype(np.float64)
-        if integer.any():
-            kinds = highspy.HighsVarType
-            lp.integrality_ = [kinds.kInteger if i else kinds.kContinuous for i in integer]
-        solver.passModel(lp)
+        })  # fmt: skip
+        row_low, row_high = (np.concatenate(b) for b in zip(*self._row_bounds, strict=True))
+        solver.passModel(make_program(np.concatenate(self.costs), (low, high), matrix, (row_low, row_high), integer))
         if hessian is not None:
             quadratic = highspy.HighsHessian()
             quadratic.dim_ = self._count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,6 +217,38 @@ _ATTEMPTS: tuple[dict[str, str | int], ...] = (
 """The primal simplex method from the last vertex; where rounding stops it, the dual method from the beginning."""
 
 
+def make_solver(options: Mapping[str, str | int | float]) -> Any:
+    """Return a solver that prints nothing, with these options."""
+    import highspy
+
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.silent()
+    for option, value in options.items():
+        solver.setOptionValue(option, value)
+    return solver
+
+
+def make_program(
+    costs: Numbers, bounds: tuple[Numbers, Numbers], rows: sparse.csr_array, limits: tuple[Numbers, Numbers],
+    integer: Flags | None = None,
+) -> Any:  # fmt: skip
+    """Return a program: Σ costs·x is smallest, x within bounds, rows @ x within limits; some x are whole."""
+    import highspy
+
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(costs), rows.shape[0]
+    lp.col_cost_ = costs
+    lp.col_lower_, lp.col_upper_ = bounds
+    lp.row_lower_, lp.row_upper_ = limits
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = rows.indptr.astype(np.int32), rows.indices.astype(np.int32)
+    lp.a_matrix_.value_ = rows.data.astype(np.float64)
+    if integer is not None and integer.any():
+        kinds = highspy.HighsVarType
+        lp.integrality_ = [kinds.kInteger if i else kinds.kContinuous for i in integer]
+    return lp
+
+
 class Infeasible(Exception):  # noqa: N818
     """Nothing satisfies the bounds."""
 
@@ -250,25 +283,12 @@ class LinearProgram:
         """A solution: some x that satisfies everything."""
 
     def _model(self) -> Any:
-        import highspy
-
         row_low, row_high, low, high = self._bounds
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.silent()
-        for option, value in {
+        solver = make_solver({
             "solver": "simplex", "threads": 1, "primal_feasibility_tolerance": 1e-10,
             "dual_feasibility_tolerance": 1e-9, "random_seed": 0, **_ATTEMPTS[0],
-        }.items():  # fmt: skip
-            solver.setOptionValue(option, value)
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = self.columns, self._rows.shape[0]
-        lp.col_cost_ = np.zeros(self.columns)
-        lp.col_lower_, lp.col_upper_, lp.row_lower_, lp.row_upper_ = low, high, row_low, row_high
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = self._rows.indptr.astype(np.int32)
-        lp.a_matrix_.index_ = self._rows.indices.astype(np.int32)
-        lp.a_matrix_.value_ = self._rows.data.astype(np.float64)
-        solver.passModel(lp)
+        })  # fmt: skip
+        solver.passModel(make_program(np.zeros(self.columns), (low, high), self._rows, (row_low, row_high)))
         return solver
 
     def _solve(self) -> Numbers | None:

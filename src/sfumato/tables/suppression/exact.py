@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from sfumato.tables.linear_program import make_program, make_solver
 from sfumato.tables.suppression.heuristic import Clock, OutOfTime
 from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.typing import Flags, Numbers, Whole
@@ -75,25 +76,15 @@ class Exact:
         cuts = np.array(self._cuts)
         given = 1 - cuts[:, p.hidden].sum(axis=1)
         rows = sparse.csr_array(cuts[:, open_])
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.silent()
         left = self.clock.ends - time.monotonic()
         options: dict[str, float | int] = {"threads": 1, "random_seed": 0, "mip_rel_gap": 1e-9, "mip_abs_gap": 1e-9}
         if np.isfinite(left):
             options["time_limit"] = max(left, 0.01)
-        for option, value in options.items():
-            solver.setOptionValue(option, value)
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = len(open_), rows.shape[0]
+        solver = make_solver(options)
         cost = p.cost[open_] / max(float(p.cost[open_].max(initial=0.0)), 1e-300)
-        lp.col_cost_ = cost
-        lp.col_lower_, lp.col_upper_ = np.zeros(len(open_)), np.ones(len(open_))
-        lp.row_lower_, lp.row_upper_ = given, np.full(rows.shape[0], np.inf)
-        lp.integrality_ = [highspy.HighsVarType.kInteger] * len(open_)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_, lp.a_matrix_.index_ = rows.indptr.astype(np.int32), rows.indices.astype(np.int32)
-        lp.a_matrix_.value_ = rows.data
-        solver.passModel(lp)
+        every = np.ones(len(open_))
+        limits = given, np.full(rows.shape[0], np.inf)
+        solver.passModel(make_program(cost, (0 * every, every), rows, limits, every > 0))
         solver.run()
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
@@ -124,25 +115,11 @@ class Exact:
 
         p = self.problem
         unit = max(float(np.abs(p.value).max(initial=0.0)), 1e-9) / 1e3
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.silent()
-        solver.setOptionValue("threads", 1)
-        solver.setOptionValue("presolve", "off")
-        solver.setOptionValue("primal_feasibility_tolerance", 1e-9)
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = len(p), p.sums.shape[0]
-        cost = np.zeros(len(p))
+        solver = make_solver({"threads": 1, "presolve": "off", "primal_feasibility_tolerance": 1e-9})
+        cost, balance = np.zeros(len(p)), np.zeros(p.sums.shape[0])
         cost[target] = -side
-        lp.col_cost_ = cost
-        lp.col_lower_, lp.col_upper_ = (
-            np.where(moving, -self._below, 0.0) / unit,
-            np.where(moving, self._above, 0.0) / unit,
-        )
-        lp.row_lower_ = lp.row_upper_ = np.zeros(p.sums.shape[0])
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_, lp.a_matrix_.index_ = p.sums.indptr.astype(np.int32), p.sums.indices.astype(np.int32)
-        lp.a_matrix_.value_ = p.sums.data.astype(np.float64)
-        solver.passModel(lp)
+        room = np.where(moving, -self._below, 0.0) / unit, np.where(moving, self._above, 0.0) / unit
+        solver.passModel(make_program(cost, room, p.sums, (balance, balance)))
         solver.run()
         if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             raise OutOfTime

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.linear_program import make_solver
 from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.tables.suppression.proof import PatternCheck, check, short, whole
 from sfumato.typing import Flags, Numbers, Whole
@@ -78,13 +79,9 @@ class Repair:
 
     @cached_property
     def _solver(self) -> Any:
-        import highspy
-
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.silent()
-        for option, value in _OPTIONS.items():
-            solver.setOptionValue(option, value)
-        return solver
+        return make_solver({
+            "solver": "simplex", "threads": 1, "random_seed": 0, "presolve": "off", "primal_feasibility_tolerance": 1e-9,
+        })  # fmt: skip
 
     def _solve(self, target: int, need: float, hidden: Flags, movable: Whole, short: bool) -> Numbers | None:
         """Return the cheapest move in which only `movable` quantities move; a `short` one if every move costs, hidden or not."""
@@ -111,26 +108,20 @@ class Repair:
         tops = np.concatenate([high, -low[paid]])
         low[paid] = 0.0
         bottoms, balance = np.concatenate([low, np.zeros(len(paid))]), np.zeros(int(entry.max(initial=-1)) + 1)
-        highs = self._solver
-        highs.clearSolver()
-        highs.passModel(
+        solver = self._solver
+        solver.clearSolver()
+        solver.passModel(
             len(costs), len(balance), len(entry), int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMinimize), 0.0,
             costs, bottoms, tops, balance, balance, start, entry, sign, np.zeros(len(costs), np.int32),
         )  # fmt: skip
-        highs.run()
-        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
-        x = np.array(highs.getSolution().col_value)
+        x = np.array(solver.getSolution().col_value)
         x[paid] -= x[count:]
         move = np.zeros(len(p))
         move[movable] = np.where(np.abs(x[:count]) > 1e-8, x[:count], 0.0) * unit
         return move
-
-
-_OPTIONS: dict[str, str | int | float] = {
-    "solver": "simplex", "threads": 1, "random_seed": 0, "presolve": "off",
-    "primal_feasibility_tolerance": 1e-9,
-}  # fmt: skip
 
 
 def _columns(
