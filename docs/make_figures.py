@@ -148,7 +148,7 @@ MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
 def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
     if isinstance(m, RUMap) and m.choice is not None:
-        return loss_chart(m.frame).to_dict()
+        return loss_chart(m.frame()).to_dict()
     if isinstance(m, KeyExperiments | RegionPicture | MaskTradeoff | Preview | ResidualPicture):
         return m.chart().to_dict()
     if isinstance(m, Overlay):
@@ -166,7 +166,7 @@ def values(m: Drawn) -> list[float]:
     if isinstance(m, RUMap) and m.choice is not None:
         return [float(f"{row['value']:.6g}") for row in m.rows if row["masked"] and math.isfinite(row["value"])]
     column = "share" if isinstance(m, MaskTradeoff) else "value"
-    return [float(f"{v:.6g}") for v in m.frame[column] if math.isfinite(v)]
+    return [float(f"{v:.6g}") for v in m.frame()[column] if math.isfinite(v)]
 
 
 def numbers(spec: Any) -> list[float]:

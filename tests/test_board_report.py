@@ -239,7 +239,7 @@ def test_the_chosen_recipe_is_told_with_the_scores_of_the_search(found: RUMap) -
     tried = tables(report)
     (recipes,) = [rows for caption, rows in tried.items() if caption.startswith("The recipes")]
     for name, _, points, safe, _ in recipes:
-        own = found.frame[found.frame["family"] == name].drop_duplicates("point")
+        own = found.frame()[found.frame()["family"] == name].drop_duplicates("point")
         assert (points, safe) == (str(len(own)), str(int(own["meets"].sum())))
 
 

@@ -129,7 +129,7 @@ def test_the_publishable_version_of_a_search_tells_the_choice_and_no_other_setti
     for score in found.choice.risks:
         assert score.value == 1 or repr(score.value) not in text
         assert score.words not in text
-    for row in found.frame.to_dict("records"):
+    for row in found.frame().to_dict("records"):
         if not row["chosen"]:
             assert row["settings"] not in text
             assert row["value"] in (0, 1) or repr(row["value"]) not in text

@@ -61,7 +61,7 @@ def empirical() -> pd.DataFrame:
     data = teachers(400)
     utilities = ["salary", {"income": 1, "salary": -1}, "salary ~ age"]
     grid = {LAMBDA: [0.05, 0.1, 0.15, 0.2, 0.5]}
-    return ru_map(data, KimNoise(), grid, "salary", utilities, replications=10, draws=1).frame
+    return ru_map(data, KimNoise(), grid, "salary", utilities, replications=10, draws=1).frame()
 
 
 # -- Figure 1
@@ -170,9 +170,9 @@ def test_the_plain_slope_is_the_right_hand_curve_where_noise_is_small() -> None:
 def test_an_overlay_refuses_several_risks_and_several_parameters() -> None:
     m = ru_map(TEACHERS, KimNoise(), LAMBDA, ["salary", "income"], "salary", replications=0)
     with pytest.raises(ParameterError, match="one risk"):
-        overlay_chart({"both": m.frame}, [LAMBDA])
+        overlay_chart({"both": m.frame()}, [LAMBDA])
     with pytest.raises(ParameterError, match="one parameter"):
-        overlay_chart({"both": m.frame}, [LAMBDA, "other"])
+        overlay_chart({"both": m.frame()}, [LAMBDA, "other"])
 
 
 # -- infinities, single points, other shapes
@@ -180,7 +180,7 @@ def test_an_overlay_refuses_several_risks_and_several_parameters() -> None:
 
 def test_an_infinite_risk_has_no_place_and_does_no_harm() -> None:
     m = ru_map(TEACHERS, KimNoise(), {LAMBDA: [0.0, 0.1, 0.5, 1.0]}, "salary", "salary", replications=0)
-    assert np.isinf(m.frame["value"]).any()
+    assert np.isinf(m.frame()["value"]).any()
     chart = m.chart(0.04).to_dict()
     assert [r["t"] for r in rows(chart, "line", u=...)] == [0.1, 0.5, 1.0]
     json.dumps(chart, allow_nan=False)
@@ -238,7 +238,7 @@ def test_utilities_of_very_different_sizes_stand_apart(empirical: pd.DataFrame) 
 
 
 def test_both_means_keep_the_same_share() -> None:
-    chart = map_chart(figure1().frame, [LAMBDA], layout="share").to_dict()
+    chart = map_chart(figure1().frame(), [LAMBDA], layout="share").to_dict()
     for row in rows(chart, "line", u=...):
         assert row["u"] == pytest.approx(1 / (1 + row["t"]))  # ERRATA 0.7
     assert {r["u"] for r in rows(chart, "rule", what="unmasked", u=...)} == {1.0}
@@ -247,11 +247,11 @@ def test_both_means_keep_the_same_share() -> None:
 def test_each_risk_has_its_own_panel_and_threshold() -> None:
     risks = [AttributeRisk("salary"), AttributeRisk("income")]
     m = ru_map(TEACHERS, KimNoise(), LAMBDA, risks, "salary", replications=0)
-    chart = map_chart(m.frame, m.parameters, {"risk for salary": 0.04, "risk for income": 0.02}).to_dict()
+    chart = map_chart(m.frame(), m.parameters, {"risk for salary": 0.04, "risk for income": 0.02}).to_dict()
     assert sorted(r["r"] for r in rows(chart, "rule", what="threshold", r=...)) == [0.02, 0.04]
     assert {"risk for salary (log scale)", "risk for income (log scale)"} <= titles(chart)
     with pytest.raises(ParameterError, match="risk for salary"):
-        map_chart(m.frame, m.parameters, {"risk for salry": 0.04})
+        map_chart(m.frame(), m.parameters, {"risk for salry": 0.04})
 
 
 def test_more_than_two_parameters_are_drawn_as_points() -> None:
@@ -270,7 +270,7 @@ def test_two_parameters_make_heat_maps_with_the_feasible_region_outlined_and_the
     names = ["independent_noise.lambda2.salary", "independent_noise.lambda2.income"]
     grid = {names[0]: [0.05, 0.1, 0.2, 0.4], names[1]: [0.1, 0.2]}
     m = ru_map(TEACHERS, noise, grid, "salary", [{"income": 1, "salary": -1}], replications=0)
-    chart = map_chart(m.frame, names, 0.04, {names[0]: 0.2, names[1]: 0.1}).to_dict()
+    chart = map_chart(m.frame(), names, 0.04, {names[0]: 0.2, names[1]: 0.1}).to_dict()
     cells = rows(chart, "rect", value=...)
     assert len(cells) == 16
     for cell in cells[:8]:  # utility first
@@ -332,7 +332,7 @@ def test_a_frame_without_what_is_needed_is_refused_in_words() -> None:
 def test_two_variants_of_one_measure_are_told_apart() -> None:
     utilities = [EstimatorUtility("salary"), EstimatorUtility("salary", target="file")]
     m = ru_map(TEACHERS, KimNoise(), LAMBDA, "salary", utilities, replications=0)
-    data = MapData.read(m.frame, m.parameters)
+    data = MapData.read(m.frame(), m.parameters)
     assert [u.label for u in data.utilities] == ["mean salary (target = population)", "mean salary (target = file)"]
 
 

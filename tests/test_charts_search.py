@@ -274,7 +274,7 @@ def test_a_search_draws_itself_with_the_utility_that_it_maximised() -> None:
     found = search(teachers(150), KimNoise(), "salary", utilities, max_risk=0.04, **options)
     assert found.subject.maximised == "mean income"
     chart = found.chart().to_dict()
-    income = found.frame[found.frame["measure"] == "mean income"].set_index("point")
+    income = found.frame()[found.frame()["measure"] == "mean income"].set_index("point")
     drawn = {row["point"]: row["u"] for row in rows(chart, "point", first=...)}
     assert drawn == income.loc[income["masked"], "value"].to_dict()
     (whole,) = income.loc[~income["masked"], "value"]

@@ -74,11 +74,11 @@ def test_every_command_and_every_option_is_explained() -> None:
 
 def test_the_names_of_masks_and_measures_are_completed() -> None:
     from sfumato.cli.options import mask_names, measure_names
-    from sfumato.cli.papers import paper_names
+    from sfumato.cli.listing import completion
 
     assert mask_names("kim") == ["kim_noise", "kim_transformation"]
     assert measure_names("attr") == ["attribute_risk"]
-    assert paper_names("m") == ["matrix_masking", "mas"]
+    assert completion(lambda: ["ru_map", "matrix_masking", "mas"])("m") == ["matrix_masking", "mas"]
 
 
 def test_a_command_takes_a_group_of_options_as_one_value() -> None:

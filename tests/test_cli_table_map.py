@@ -37,7 +37,7 @@ def test_the_map_is_that_of_the_library_in_every_form(here: Path, tmp_path: Path
         Table.of(data, "region * sector"), RandomRounding(), {"random_rounding.base": [5, 20]}, replications=3, draws=1
     )
     written = pd.read_csv(tmp_path / "m.csv")
-    assert written["value"].tolist() == pytest.approx(m.frame["value"].tolist())
+    assert written["value"].tolist() == pytest.approx(m.frame()["value"].tolist())
     assert (tmp_path / "m.csv").stat().st_mode & 0o077 == 0
     assert "<svg" in (tmp_path / "m.svg").read_text("utf-8")
     assert "base = 20" in done.stdout

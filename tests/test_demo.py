@@ -108,7 +108,7 @@ def test_one_line_says_what_the_numbers_mean(result: DemoResult) -> None:
 
 
 def test_the_map_has_formulas_and_replications(result: DemoResult) -> None:
-    frame = result.map.frame
+    frame = result.map.frame()
     assert set(frame["source"]) == {"empirical", "analytic"}
     assert frame.query("masked")["noise.lambda2"].nunique() == 25
 

@@ -361,7 +361,7 @@ def test_synthetic_files_are_compared_and_maps_are_drawn() -> None:
         replications=4,
         draws=1,
     )
-    lines = drawn.frame[(drawn.frame["side"] == "utility") & drawn.frame["masked"]]
+    lines = drawn.frame()[(drawn.frame()["side"] == "utility") & drawn.frame()["masked"]]
     # a column with noise is that much wider: W = √(2/π) (√(1 + λ²) - 1) for a normal one, as salaries nearly are
     for noise, kept in zip((0.05, 0.5, 2.0), lines["value"], strict=True):
         assert 1 - kept == pytest.approx(math.sqrt(2 / math.pi) * (math.sqrt(1 + noise) - 1), abs=0.05)

@@ -175,6 +175,6 @@ def test_the_risk_is_drawn_against_the_information_that_is_kept() -> None:
         replications=3,
         draws=1,
     )
-    risk, kept = (m.frame.query(f"masked and side == '{side}'")["value"].to_numpy() for side in ("risk", "utility"))
+    risk, kept = (m.frame().query(f"masked and side == '{side}'")["value"].to_numpy() for side in ("risk", "utility"))
     assert (np.diff(risk) < 0).all()
     assert (np.diff(kept) < 0).all()

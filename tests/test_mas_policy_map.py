@@ -63,7 +63,7 @@ def m(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> RUMap:
 
 
 def value(m: RUMap, point: int, measure: str) -> float:
-    frame = m.frame
+    frame = m.frame()
     return float(frame[(frame["point"] == point) & (frame["measure"] == measure)]["value"].iloc[0])
 
 
@@ -214,7 +214,7 @@ def test_the_chart_has_a_curve_for_each_value_of_the_outer_setting(m: RUMap) -> 
 
 
 def test_the_section_says_what_was_attacked_and_what_was_chosen(m: RUMap) -> None:
-    section = m.report(0.0, m.choose(0.0))
+    section = m.section(0.0, m.choose(0.0))
     text = " ".join(section.sentences)
     assert (
         "Attacks on census2009 at 4 settings, over drop.q and counts.sd: differencing, counts, 16 times each." in text

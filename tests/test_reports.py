@@ -81,7 +81,7 @@ def first() -> RUMap:
 def full(first: RUMap) -> str:
     data = teachers(300)
     release = (KimNoise(lambda2=0.15) >> TopCode(quantile=0.99)).apply(data, Draws(8675309123))
-    sections = [data_section(data), recipe_section(release), first.report(0.04, first.choose(0.04))]
+    sections = [data_section(data), recipe_section(release), first.section(0.04, first.choose(0.04))]
     return Report("Teachers", sections, "For the board", ("A note.",)).html()
 
 
@@ -133,12 +133,12 @@ def test_the_page_says_the_numbers_of_section_5(full: str) -> None:
 
 
 def test_the_same_report_gives_the_same_page(first: RUMap) -> None:
-    report = Report("Twice", [first.report(0.04)])
+    report = Report("Twice", [first.section(0.04)])
     assert report.html() == report.html()
 
 
 def test_two_figures_on_a_page_do_not_share_ids(first: RUMap) -> None:
-    section = first.report()
+    section = first.section()
     page = Page(Report("Two", [section, section]).html())
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -180,7 +180,7 @@ def test_hostile_names_are_text_and_nothing_else() -> None:
     data = Microdata(frame, schema)
     m = ru_map(data, KimNoise(), {LAMBDA: [0.1, 0.5, 1.0]}, HOSTILE, HOSTILE, replications=3, draws=1)
     release = KimNoise().apply(data, Draws(1))
-    report = Report(HOSTILE, [data_section(data), recipe_section(release), m.report(2.0)], HOSTILE, (HOSTILE,))
+    report = Report(HOSTILE, [data_section(data), recipe_section(release), m.section(2.0)], HOSTILE, (HOSTILE,))
     html = report.html()
     page = Page(html)
     assert not page.of("script")
@@ -213,7 +213,7 @@ def test_no_record_s_value_is_in_a_report(digits: int, large: bool) -> None:
     data = planted(number, "Quuxborough")
     recipe = KimNoise(columns=("salary",)) >> TopCode(columns=("salary",), quantile=0.95)
     m = ru_map(data, recipe, {LAMBDA: [0.1, 1.0]}, "salary", "salary", replications=3, draws=digits)
-    sections = [data_section(data), recipe_section(recipe.apply(data, Draws(digits))), m.report(1.0)]
+    sections = [data_section(data), recipe_section(recipe.apply(data, Draws(digits))), m.section(1.0)]
     text = Report("Planted", sections).html().replace(",", "")
     assert "Quuxborough" not in text
     assert "Ayton" not in text
@@ -291,7 +291,7 @@ def test_a_file_masked_elsewhere_is_said_to_be_so() -> None:
 
 
 def test_the_map_section_gives_the_choice_first_and_in_natural_units(first: RUMap) -> None:
-    section = first.report(0.04, first.choose(0.04))
+    section = first.section(0.04, first.choose(0.04))
     level = 25 / SALARY
     assert "The answer is λ² = 0.141" in section.sentences[0]
     assert "The snooper knows which record is the target's" in section.sentences[1]
@@ -307,17 +307,17 @@ def test_the_map_section_gives_the_choice_first_and_in_natural_units(first: RUMa
 
 
 def test_the_map_section_takes_the_threshold_from_the_choice(first: RUMap) -> None:
-    assert "largest tolerable risk for salary is 0.04" in first.report(choice=first.choose(0.04)).sentences[0]
+    assert "largest tolerable risk for salary is 0.04" in first.section(choice=first.choose(0.04)).sentences[0]
 
 
 def test_without_a_choice_the_map_section_counts_the_points_within_the_threshold(first: RUMap) -> None:
     within = sum(p.settings[LAMBDA] >= 25 / SALARY for p in first.points)
-    assert f"{within} of the 41 points keep" in first.report(0.04).sentences[0]
-    assert not any("chosen" in row[0] for row in rows(first.report(0.04)))
+    assert f"{within} of the 41 points keep" in first.section(0.04).sentences[0]
+    assert not any("chosen" in row[0] for row in rows(first.section(0.04)))
 
 
 def test_an_infeasible_threshold_is_answered_in_words(first: RUMap) -> None:
-    section = first.report(1e-9, first.choose(1e-9))
+    section = first.section(1e-9, first.choose(1e-9))
     assert "There is no answer under this threshold" in section.sentences[0]
     Page(Report("None", [section]).html())
 
@@ -325,7 +325,7 @@ def test_an_infeasible_threshold_is_answered_in_words(first: RUMap) -> None:
 def test_replicated_maps_give_intervals_and_the_chosen_row_fits_among_its_neighbours() -> None:
     grid = {LAMBDA: [0.05, 0.1, 0.15, 0.2, 0.4]}
     m = ru_map(teachers(300), KimNoise(), grid, "salary", ["salary", "salary ~ age"], replications=20, draws=1)
-    section = m.report(0.05, m.choose(0.05, confirm=10))
+    section = m.section(0.05, m.choose(0.05, confirm=10))
     body = rows(section)
     where = next(k for k, row in enumerate(body) if "chosen" in row[0])
     assert "to" in body[0][1]
@@ -339,7 +339,7 @@ def test_two_parameters_are_tabled_along_the_frontier() -> None:
     population = NormalPopulation({"salary": 62}, [[SALARY]], 1000, "thousand dollars")
     grid = {LAMBDA: [0.1, 0.2], "independent_noise.lambda2": [0.1, 0.2]}
     m = ru_map(population, KimNoise() >> IndependentNoise(), grid, "salary", "salary", replications=0)
-    section = m.report(0.04, m.choose(0.04))
+    section = m.section(0.04, m.choose(0.04))
     assert "4 combinations" in section.sentences[1]
     assert section.title == "Risk and utility over noise level λ² (kim noise) and noise level λ² (independent noise)"
     assert any("chosen" in row[0] for row in rows(section))

@@ -68,7 +68,9 @@ def test_the_error_of_a_household_mean_is_that_of_its_households() -> None:
     )
     variance = float(np.var(data.numbers("rent")[::2]))
     expected = 1 / ((1 + level) * variance / 400)
-    assert set(m.frame[m.frame.side == "utility"].source) == {"empirical"}  # the formula takes persons as independent
+    assert set(m.frame()[m.frame().side == "utility"].source) == {
+        "empirical"
+    }  # the formula takes persons as independent
     value, interval = m.estimate(1, 0)
     assert interval is not None
     assert value == pytest.approx(expected, rel=4 * np.sqrt(2 / 1500))  # four standard errors of a mean of squares

@@ -186,7 +186,7 @@ def test_several_risks_and_utilities_and_their_combinations() -> None:
 
 def test_the_frame_has_one_row_per_point_measure_and_source() -> None:
     m = quick()
-    table = m.frame
+    table = m.frame()
     assert list(table.columns) == [
         "point", "family", "settings", LAMBDA2, "masked", "side", "measure", "variant", "source", "value", "low", "high",
         "limit",
@@ -206,7 +206,7 @@ def test_the_frame_has_one_row_per_point_measure_and_source() -> None:
 
 
 def test_without_replications_there_are_formulas_alone() -> None:
-    table = quick(replications=0).frame
+    table = quick(replications=0).frame()
     assert set(table["source"]) == {"analytic"}
     assert_allclose(table["low"], table["value"])
 
@@ -216,7 +216,7 @@ def test_a_recipe_without_formula_gives_empirical_rows_only() -> None:
         file(), TopCode(columns=("salary",)), {"top_code.quantile": [0.8, 0.9, 0.99]}, CodedValueRisk("salary"),
         ["salary", {"salary": 1, "income": -1}], replications=10, draws=1,
     )  # fmt: skip
-    assert set(m.frame["source"]) == {"empirical"}
+    assert set(m.frame()["source"]) == {"empirical"}
     with pytest.raises(
         RecipeError,
         match="there is no formula for coded-value risk for salary, mean salary with this recipe; ask for replications",
@@ -244,7 +244,7 @@ def test_a_map_for_machines_is_json() -> None:
     for m in (quick(), quick(replications=0), quick(SMALL)):
         table = json.loads(json.dumps(m.to_dict(), allow_nan=False))
         assert table["parameters"] == [LAMBDA2]
-        assert len(table["points"]) == len(m.frame)
+        assert len(table["points"]) == len(m.frame())
         first = table["points"][0]
         assert first[LAMBDA2] == 0.05
         assert isinstance(first["value"], float)
@@ -327,7 +327,7 @@ def test_a_map_of_data_in_duckdb_is_that_of_the_same_data_in_pandas() -> None:
     ]  # fmt: skip
     for a, b in zip(maps[0].observations, maps[1].observations, strict=True):
         assert_allclose(a, b, rtol=1e-12)
-    pd.testing.assert_frame_equal(maps[0].frame, maps[1].frame)
+    pd.testing.assert_frame_equal(maps[0].frame(), maps[1].frame())
 
 
 # -- resampling, populations, noise
@@ -428,7 +428,7 @@ def test_a_map_over_two_parameters_has_all_combinations() -> None:
         assert_allclose(m.analytic[0][p], 1 / (a * 13.3**2))
         assert_allclose(m.analytic[1][p], 1 / (b * 17.5**2))
         assert_allclose(m.analytic[2][p], 1000 / (c @ (TEACHERS.covariance + noise) @ c))
-    assert list(m.frame.columns[3:5]) == ["kim_noise.lambda2.salary", "kim_noise.lambda2.income"]
+    assert list(m.frame().columns[3:5]) == ["kim_noise.lambda2.salary", "kim_noise.lambda2.income"]
 
 
 def test_two_steps_can_be_swept_together_and_replications_agree_with_formulas() -> None:
@@ -582,7 +582,7 @@ def test_maps_are_laid_over_one_another_only_if_swept_over_the_same_parameter() 
         for mask in (KimNoise, IndependentNoise)
     )
     both = Overlay({"Kim": kim, "independent": independent})
-    table = both.frame.query("masked and side == 'utility'").set_index(["map", "noise.lambda2"])["value"]
+    table = both.frame().query("masked and side == 'utility'").set_index(["map", "noise.lambda2"])["value"]
     # c'(Σ + λ²Σ)c against c'(Σ + λ² diag Σ)c: positively correlated noise cancels in a difference
     assert table["Kim", 0.4] == pytest.approx(1000 / (1.4 * 345.36))
     assert table["independent", 0.4] == pytest.approx(1000 / (345.36 + 0.4 * (17.5**2 + 13.3**2)))

@@ -145,7 +145,7 @@ def test_a_large_file_is_first_searched_in_part() -> None:
     sizes = {look.records for look in found.subject.looks}
     assert sizes == {EFFORTS["quick"].part, len(data)}
     assert set(found.subject.parts["records"]) == sizes
-    assert found.frame.loc[found.frame["masked"], "point"].nunique() == len(found.points)
+    assert found.frame().loc[found.frame()["masked"], "point"].nunique() == len(found.points)
     assert all(p.seen.judged.records == len(data) for p in found.points)
 
 
@@ -155,7 +155,7 @@ def test_a_large_file_is_first_searched_in_part() -> None:
 def test_the_same_seed_gives_the_same_answer_and_so_do_two_workers() -> None:
     first, again, side_by_side = quick(), quick(), quick(workers=2)
     assert first.choice == again.choice == side_by_side.choice
-    assert first.frame.equals(again.frame)
+    assert first.frame().equals(again.frame())
     assert quick(draws=8).choice != first.choice
     assert quick(max_risk=np.float32(0.04)).choice.settings == first.choice.settings
 
@@ -206,7 +206,7 @@ def test_progress_is_told_with_the_best_so_far() -> None:
 
 def test_the_frame_says_of_each_point_what_the_measures_said() -> None:
     found = quick(snooper={"naive": Snooper(), "clever": Snooper(strategy="bayes", parameter_published=True)})
-    frame = found.frame
+    frame = found.frame()
     assert set(frame["scenario"]) == {"naive", "clever", ""}
     assert set(frame["measure"]) == {"risk for salary", "variance kept of salary"}
     one = frame[frame["chosen"]]
@@ -239,7 +239,7 @@ def test_points_that_another_recipe_beats_are_not_on_the_frontier() -> None:
     use = MadeUpUse(lambda s: 1 - level(s) - 0.3 * (worse in s))
     found = search(DATA, [KimNoise("salary"), IndependentNoise("salary")], risk, use, 1.0, effort="quick", draws=1)
     assert set(found.frontier()["family"]) == {"kim_noise"}
-    assert set(found.frame["family"]) == {"kim_noise", "independent_noise", "unmasked"}
+    assert set(found.frame()["family"]) == {"kim_noise", "independent_noise", "unmasked"}
 
 
 def test_several_utilities_count_by_their_smallest_share_unless_one_is_named() -> None:
@@ -262,7 +262,7 @@ def test_the_search_as_data_is_json_and_holds_no_seed() -> None:
     text = json.dumps(found.to_dict(), allow_nan=False)
     again = json.loads(text)
     assert again["choice"]["settings"] == found.choice.settings
-    assert len(again["points"]) == found.frame["masked"].sum()
+    assert len(again["points"]) == found.frame()["masked"].sum()
     assert '"seed"' not in text
 
 

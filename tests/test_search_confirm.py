@@ -128,7 +128,7 @@ def test_a_utility_that_cannot_be_worked_out_is_no_choice_whichever_comes_first(
         found = search(DATA, NOISE, risk, uses, 1.0, effort="quick", draws=1)
         assert not found.choice.feasible
         assert "leave nothing to work out" in found.choice.reason
-        assert found.frame["meets"].any()  # the thresholds are met all the same
+        assert found.frame()["meets"].any()  # the thresholds are met all the same
 
 
 def test_a_recipe_that_is_not_safe_on_a_part_stays_while_there_is_room() -> None:
@@ -164,7 +164,7 @@ def test_what_fails_on_a_part_is_tried_on_the_whole_file(monkeypatch: pytest.Mon
 
 def test_points_are_told_with_the_releases_behind_each_number() -> None:
     found = search(DATA, NOISE, "salary", VarianceKept("salary"), 0.1, effort="quick", draws=5)
-    frame = found.frame
+    frame = found.frame()
     assert set(frame["replications"]) == {EFFORTS["quick"].replications}
     assert set(frame[frame["chosen"]]["confirmed"]) == {20}
     assert set(frame["confirmed"]) == {0, 20}

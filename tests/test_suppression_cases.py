@@ -253,9 +253,13 @@ class OverAfter:
     def __init__(self, looks: float) -> None:
         self.looks, self.ends = looks, np.inf
 
-    def look(self) -> None:
+    @property
+    def over(self) -> bool:
         self.looks -= 1
-        if self.looks < 0:
+        return self.looks < 0
+
+    def look(self) -> None:
+        if self.over:
             raise OutOfTime
 
 

@@ -89,7 +89,7 @@ def test_where_nothing_is_safe_the_nearest_is_named(m: RUMap) -> None:
 
 def test_the_same_seed_gives_the_same_map(t: Table) -> None:
     one, two, other = (
-        table_map(t, LeafNoise(), {"leaf_noise.sd": [5.0]}, replications=3, draws=seed).frame for seed in (1, 1, 2)
+        table_map(t, LeafNoise(), {"leaf_noise.sd": [5.0]}, replications=3, draws=seed).frame() for seed in (1, 1, 2)
     )
     assert one.equals(two)
     assert not one.equals(other)
@@ -128,7 +128,7 @@ def test_what_cannot_be_protected_is_left_out_with_the_reason(t: Table) -> None:
     m = table_map(t, {"picky": Refuses()}, {"picky.base": [3.0, 6.0]}, draws=1)
     assert [p.at for p in m.points] == ["base = 6"]
     assert m.refused == {"picky (picky.base = 3)": "the base is too small for this table."}
-    assert "the base is too small" in " ".join(m.report().sentences)
+    assert "the base is too small" in " ".join(m.section().sentences)
     with pytest.raises(NotApplicable, match="too small"):
         table_map(t, {"picky": Refuses()}, {"picky.base": [3.0]}, draws=1)
 
@@ -192,7 +192,7 @@ def test_the_chart_has_every_point_with_its_numbers(m: RUMap) -> None:
 
 
 def test_the_axis_of_accuracy_ends_at_the_unprotected_table(m: RUMap) -> None:
-    wide = m.frame.assign(high=lambda f: f["high"].where(f["side"] == "risk", f["value"] + 0.4))
+    wide = m.frame().assign(high=lambda f: f["high"].where(f["side"] == "risk", f["value"] + 0.4))
     spec = methods_chart(wide, threshold=1.5).to_dict()
     (ends,) = {
         tuple(u["encoding"]["x"]["scale"]["domain"]) for u, _ in layers(spec) if "scale" in u["encoding"].get("x", {})
@@ -203,7 +203,7 @@ def test_the_axis_of_accuracy_ends_at_the_unprotected_table(m: RUMap) -> None:
 
 def test_the_section_says_what_was_asked_and_what_is_best(m: RUMap) -> None:
     choice = m.choose(1.5)
-    section = m.report(1.5, choice)
+    section = m.section(1.5, choice)
     words = " ".join(section.sentences)
     assert "the most useful table with relative certainty at most 1.5" in words
     assert "hide cells" in words
@@ -211,7 +211,7 @@ def test_the_section_says_what_was_asked_and_what_is_best(m: RUMap) -> None:
     assert "R-U confidentiality map" in figure.caption
     assert len(grid.rows) == len(m.points)  # type: ignore[union-attr]
     nothing = m.choose(1e-9)
-    assert "There is no answer" in " ".join(m.report(choice=nothing).sentences)
+    assert "There is no answer" in " ".join(m.section(choice=nothing).sentences)
 
 
 def test_the_map_for_machines_is_plain(m: RUMap) -> None:

@@ -89,7 +89,7 @@ def test_both_targets_by_replication_of_a_file() -> None:
 
 def test_both_targets_stand_apart_in_the_frame_and_can_be_named() -> None:
     m = both_targets(TEACHERS, 0)
-    rows = m.frame[m.frame["side"] == "utility"]
+    rows = m.frame()[m.frame()["side"] == "utility"]
     assert set(rows["variant"]) == {"target = population", "target = file"}
     assert m.position(Side.UTILITY, "mean salary (target = file)") == 2
     assert m.position(Side.UTILITY, "mean salary") == 1

@@ -77,7 +77,7 @@ def test_a_weighted_utility_says_so_and_has_no_formula() -> None:
         replications=5,
         draws=1,
     )
-    rows = m.frame[m.frame.side == "utility"]
+    rows = m.frame()[m.frame().side == "utility"]
     assert set(rows.source) == {"empirical"}
     assert set(rows.measure) == {"mean rent, weighted"}
     assert set(rows.variant) == {"target = population, weighted"}

@@ -141,7 +141,7 @@ def test_every_analytic_value_lies_in_the_simultaneous_band(setting: Setting, ti
 
 def test_the_figures_are_the_settings_compared_here() -> None:
     for figure, setting in ((figure1([0.15]), SETTINGS[0]), (slope_map([0.15]), SETTINGS[2])):
-        found, level = figure.evaluator, setting.levels.index(0.15)
+        found, level = figure.subject.evaluator, setting.levels.index(0.15)
         assert found.recipe.steps[-1].mask == setting.mask
         assert [m.label() for m in found.measures] == [
             *(r.label() for r in setting.risks), *(u.label() for u in setting.utilities)

@@ -412,7 +412,7 @@ def test_maps_by_replication_agree_with_the_formulas(
         squares = m.observations[i][p][:, 0]
         error = squares.std(ddof=1) / math.sqrt(len(squares))
         assert abs(squares.mean() - 1 / m.analytic[i][p]) < 4 * error + 0.01 * squares.mean()
-    assert {row["source"] for row in m.frame.to_dict("records")} == {"empirical", "analytic"}
+    assert {row["source"] for row in m.frame().to_dict("records")} == {"empirical", "analytic"}
     assert m.of_side(Side.RISK) == (0,)
 
 

@@ -38,7 +38,7 @@ def map_chart(
     *,
     layout: Layout = "auto",
 ) -> alt.TopLevelMixin:
-    """Draw a map from `RUMap.frame`.
+    """Draw a map from `RUMap.frame()`.
 
     One parameter: R on a log scale against U, a curve for each utility (the formula as a line, replications as points with
     intervals), the utility of the unmasked file and the threshold as dashed lines; beside it R and U against the
@@ -120,7 +120,7 @@ def methods_chart(
     noun: str = "recipe",
     outer: Sequence[str] = (),
 ) -> alt.LayerChart:
-    """Draw `RUMap.frame` of many methods: a point for each that was tried, in the measures' own units.
+    """Draw `RUMap.frame()` of many methods: a point for each that was tried, in the measures' own units.
 
     The risk is that of the worst scenario, with a log axis where it spans a decade. Filled points keep the limit of every
     risk at or below its threshold, hollow ones do not; those of infinite risk stand on a line of their own at the top. The
@@ -178,7 +178,7 @@ def overlay_chart(
     Examples
     --------
     >>> from sfumato.papers import slope_map
-    >>> pair = {"R² = 0.3": slope_map(r2=0.3).frame, "R² = 0.5": slope_map(r2=0.5).frame}
+    >>> pair = {"R² = 0.3": slope_map(r2=0.3).frame(), "R² = 0.5": slope_map(r2=0.5).frame()}
     >>> chart = overlay_chart(pair, ["kim_noise.lambda2"], chosen={"kim_noise.lambda2": 0.15})
     """
     if not maps or len(tuple(parameters)) != 1:

@@ -79,7 +79,7 @@ class MapData:
 
     @classmethod
     def read(cls, frame: pd.DataFrame, parameters: Sequence[str]) -> MapData:
-        """Read `RUMap.frame`."""
+        """Read `RUMap.frame()`."""
         names = tuple(parameters)
         rows = theme.frame_rows(frame, (*names, "point", "side", "measure", "source", "value"), "the map's frame")
         masked = {int(r["point"]): tuple(float(r[n]) for n in names) for r in rows if r["masked"]}
@@ -220,7 +220,7 @@ def worded(value: Any) -> str:
 
 
 _COLUMNS = ("point", "family", "settings", "side", "measure", "value", "low", "high", "limit")
-"""Columns of `RUMap.frame` that a chart of points needs,"""
+"""Columns of `RUMap.frame()` that a chart of points needs,"""
 _FURTHER = (
     "masked", "variant", "scenario", "source", "label", "replications", "confirmed", "threshold", "meets", "chosen",
     "probability",
@@ -311,7 +311,7 @@ class MapPoints:
 
     @classmethod
     def read(cls, frame: pd.DataFrame, chosen: int | None = None) -> MapPoints:
-        """Read `RUMap.frame`; `chosen` is the number of the chosen point, where the frame does not say."""
+        """Read `RUMap.frame()`; `chosen` is the number of the chosen point, where the frame does not say."""
         everything = theme.frame_rows(frame, _COLUMNS, "the map's frame")
         have = [str(c) for c in frame.columns]
         parameters = tuple(name for name in have if name not in (*_COLUMNS, *_FURTHER))

@@ -39,7 +39,7 @@ _LEAST = 150
 
 
 def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcatChart:
-    """Draw every measure at one point of `RUMap.frame` of a search, the chosen one if not given.
+    """Draw every measure at one point of `RUMap.frame()` of a search, the chosen one if not given.
 
     A risk stands at its value divided by its own threshold, which is absolute: left of 1 it is tolerable, in whatever unit
     it is measured; a bar shows the 95 % interval, and a thin line ends where 95 % of releases stay below, which is what
@@ -207,7 +207,7 @@ _HEIGHT = 340
 def loss_chart(
     frame: pd.DataFrame, risk: str | None = None, utility: str | None = None, threshold: float | None = None
 ) -> alt.LayerChart:
-    """Draw risk against information loss, 1 − U, from `RUMap.frame` of a search (Truta, Fotouhi and Barth-Jones 2004, section 5).
+    """Draw risk against information loss, 1 − U, from `RUMap.frame()` of a search (Truta, Fotouhi and Barth-Jones 2004, section 5).
 
     A line joins the settings of a family for which none of its other settings has both less loss and less risk; the rest
     are faint points. Lower left is better. `risk` and `utility` are titles of measures, the first risk and what was maximised

@@ -282,7 +282,7 @@ def parameters_chart(
     *,
     family: str | None = None,
 ) -> alt.TopLevelMixin:
-    """Draw how utility and risk depend on the parameters of one family, from `RUMap.frame` of a search.
+    """Draw how utility and risk depend on the parameters of one family, from `RUMap.frame()` of a search.
 
     Two numbers: a map of the utility, straight between the points that were tried (in ratios where a parameter spans them),
     with contours of the risk's limit, the threshold's the strongest. More parameters, or choices among names: cells, each

@@ -42,7 +42,7 @@ def interactive_page(
     Parameters
     ----------
     frame, frontier
-        `RUMap.frame` and `RUMap.frontier()` of a search; the probabilities of being non-dominated are shown for the first
+        `RUMap.frame()` and `RUMap.frontier()` of a search; the probabilities of being non-dominated are shown for the first
         risk and the utility shown first, under all scenarios.
     title, subtitle
         What stands at the top.

@@ -207,7 +207,7 @@ def _map(
     if out is not None:
         from sfumato.reports.subject_reports import policy_report
 
-        policy_report(policy, standing=stands, map=m.report(max_risk, choice)).write(out, json=True)
+        policy_report(policy, standing=stands, map=m.section(max_risk, choice)).write(out, json=True)
         screen.say(f"Wrote {out} and {out.with_suffix('.json')}.")
     screen.answer(
         {**m.to_dict(), "choice": None if choice is None else choice.to_dict(), "report": out, "chart": chart}

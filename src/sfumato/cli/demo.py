@@ -156,7 +156,7 @@ def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Pat
 
     report = Report(
         "A teacher survey, masked",
-        [data_section(release.original), recipe_section(release), m.report(1 / MAX_ERROR**2, choice)],
+        [data_section(release.original), recipe_section(release), m.section(1 / MAX_ERROR**2, choice)],
         subtitle="The demo of sfumato: generated records, nobody's real data",
     )
     new = not secret.parent.exists()

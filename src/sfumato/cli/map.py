@@ -147,7 +147,7 @@ def _draw(
 
         tell("Writing the report", 0, 0)
         title = f"R-U map of {options.file.name}"
-        Report(title, [data_section(data), m.report(limits or None, choice)]).write(options.out)
+        Report(title, [data_section(data), m.section(limits or None, choice)]).write(options.out)
 
 
 def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:

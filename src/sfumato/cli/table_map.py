@@ -168,11 +168,11 @@ def _draw(
     if out.suffix.lower() == ".csv":
         from sfumato.files import write_text
 
-        write_text(out, m.frame.to_csv(index=False), confidential=True)
+        write_text(out, m.frame().to_csv(index=False), confidential=True)
     else:
         from sfumato.reports.report import Report
 
-        Report(f"R-U map of a table from {files[0].name}", [m.report(first, choice)]).write(out)
+        Report(f"R-U map of a table from {files[0].name}", [m.section(first, choice)]).write(out)
 
 
 def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:

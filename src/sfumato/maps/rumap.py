@@ -286,9 +286,8 @@ class RUMap:
                     rows.append({**row, "source": "analytic", "value": formula, **ends})
         return rows
 
-    @cached_property
     def frame(self) -> pd.DataFrame:
-        """The map as a tidy frame: one row per point, measure and source.
+        """Return the map as a tidy frame: one row per point, measure and source.
 
         The columns are the point's number, `family`, `settings` in words and one column for each swept parameter; `masked`
         (False for the baseline); `side`, `measure` and `variant`; `source` (empirical or analytic); `value` with its 95 %
@@ -365,15 +364,15 @@ class RUMap:
 
         choice = self.choice if choice is None else choice
         if self.subject.layout == "families":
-            return methods_chart(self.frame, **self.subject.drawing(self, max_risk, choice, risk, utility))
-        frame = self.frame
+            return methods_chart(self.frame(), **self.subject.drawing(self, max_risk, choice, risk, utility))
+        frame = self.frame()
         for side, name in ((Side.RISK, risk), (Side.UTILITY, utility)):
             if name is not None:
                 own = self.measures[self.position(side, name)].label()
                 frame = frame[(frame["side"] != side.value) | (frame["measure"] == own)]
         return map_chart(frame, self.parameters, max_risk, choice.settings if choice and choice.feasible else None)
 
-    def report(self, max_risk: float | Mapping[str, float] | None = None, choice: Choice | None = None) -> Section:
+    def section(self, max_risk: float | Mapping[str, float] | None = None, choice: Choice | None = None) -> Section:
         """Return the map as a section of a report."""
         section: Section = self.subject.section(self, max_risk, choice)
         return section
@@ -385,7 +384,7 @@ class RUMap:
         """
         from sfumato.charts.search_page import interactive_page
 
-        return interactive_page(self.frame, self.frontier(), title, utility=self.subject.maximised)
+        return interactive_page(self.frame(), self.frontier(), title, utility=self.subject.maximised)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map for machines; no seed and no record's value is in it."""
@@ -500,7 +499,7 @@ class RecipeSubject(MapSubject):
         return {
             "parameters": list(m.parameters), "replications": m.replications,
             "snooper": self.evaluator.snooper.describe(), "not_applicable": dict(m.refused),
-            "points": plain_rows(m.frame[["point", *shown]]),
+            "points": plain_rows(m.frame()[["point", *shown]]),
         }  # fmt: skip
 
 
@@ -699,16 +698,15 @@ class Overlay:
     def __getitem__(self, name: str) -> RUMap:
         return self.maps[name]
 
-    @property
     def frame(self) -> pd.DataFrame:
-        """The maps as one tidy frame; the column `map` says which."""
+        """Return the maps as one tidy frame; the column `map` says which."""
         import pandas as pd
 
-        return pd.concat([m.frame.assign(map=name) for name, m in self.maps.items()], ignore_index=True)
+        return pd.concat([m.frame().assign(map=name) for name, m in self.maps.items()], ignore_index=True)
 
     def chart(self, max_risk: float | None = None, chosen: Mapping[str, Any] | None = None) -> alt.TopLevelMixin:
         """Draw the maps on the same axes: colour tells the utility, the dash the map; `chosen` is ringed on every curve."""
         from sfumato.charts.map_chart import overlay_chart
 
         parameters = next(iter(self.maps.values())).parameters
-        return overlay_chart({name: m.frame for name, m in self.maps.items()}, parameters, max_risk, chosen)
+        return overlay_chart({name: m.frame() for name, m in self.maps.items()}, parameters, max_risk, chosen)

@@ -31,7 +31,7 @@ def sweep_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = N
 
     if max_risk is None and choice is not None:
         max_risk = dict(choice.max_risk) or None
-    data = MapData.read(map.frame, map.parameters)
+    data = MapData.read(map.frame(), map.parameters)
     limits = data.limits(max_risk)
     settings = choice.settings if choice is not None and choice.feasible else None
     decision = _decided(map, choice) if choice is not None else _counted(data, limits)
@@ -44,7 +44,7 @@ def sweep_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = N
         ],
         [*_measured(map), *(f"Not measured: {label}. {reason}" for label, reason in map.refused.items())],
     )
-    chart = map_chart(map.frame, map.parameters, max_risk, settings)
+    chart = map_chart(map.frame(), map.parameters, max_risk, settings)
     figure = Figure(chart.to_dict(), _caption(map, limits, settings))
     title = f"Risk and utility over {spoken(parameter_words(name) for name in map.parameters)}"
     sentences = tuple(" ".join(p) for p in paragraphs if p)

@@ -139,7 +139,7 @@ def lambda2_for_error(error: float, variance: float, strategy: str = "naive", rh
     return needed / left if left > 0 else float("inf")
 
 
-# Figures 1 and 2 of the R-U paper, one call each: `.frame` is the table, `.chart()` the picture.
+# Figures 1 and 2 of the R-U paper, one call each: `.frame()` is the table, `.chart()` the picture.
 
 
 TEACHERS = NormalPopulation(
@@ -192,7 +192,7 @@ def figure2(
 ) -> Overlay:
     """Return Figure 2: the value of knowing λ², for a weaker and a stronger relation, on the same axes.
 
-    ``figure2().frame`` is the table, ``figure2().chart(chosen={"kim_noise.lambda2": 0.15})`` the picture.
+    ``figure2().frame()`` is the table, ``figure2().chart(chosen={"kim_noise.lambda2": 0.15})`` the picture.
     """
     return Overlay({f"R² = {value:g}": slope_map(lambda2, value, n, replications, draws) for value in r2})
 

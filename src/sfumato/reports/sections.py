@@ -248,9 +248,8 @@ class SearchFindings:
         """The names of the recipes that were tried."""
         return tuple(str(f["name"]) for f in self.facts["families"])
 
-    @cached_property
     def frame(self) -> pd.DataFrame:
-        """Every point on the whole file, as `RUMap.frame`."""
+        """Return every point on the whole file, as `RUMap.frame()`."""
         from sfumato.charts.map_data import unmasked_rows
 
         return unmasked_rows(_frame(self.facts["points"]))
@@ -258,7 +257,8 @@ class SearchFindings:
     @cached_property
     def points(self) -> pd.DataFrame:
         """The rows of the frame without those of the unmasked file."""
-        return self.frame[self.frame["masked"]] if len(self.frame) else self.frame
+        frame = self.frame()
+        return frame[frame["masked"]] if len(frame) else frame
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
@@ -362,7 +362,7 @@ def frontier_section(found: SearchFindings) -> Section:
     several = found.points.loc[found.points["side"] == "risk", "scenario"].nunique() > 1
     worst = " (against the snooper who learns most)" if several else ""
     figure = Figure(
-        methods_chart(found.frame, frontier, risk).to_dict(),
+        methods_chart(found.frame(), frontier, risk).to_dict(),
         f"Every setting that was tried: {risk}{worst} and utility. Lower is safer, further right is more useful.",
     )
     if found.feasible and not frontier["chosen"].any():
@@ -418,9 +418,9 @@ def choice_section(found: SearchFindings) -> Section:
     from sfumato.charts.measures import measures_chart
     from sfumato.charts.parameter_surface import parameters_chart
 
-    content.append(Figure(measures_chart(found.frame).to_dict(), _DOTS))
+    content.append(Figure(measures_chart(found.frame()).to_dict(), _DOTS))
     with suppress(ParameterError):  # it has fewer than two parameters
-        chart = parameters_chart(found.frame)
+        chart = parameters_chart(found.frame())
         content.append(
             Figure(chart.to_dict(), "Utility over the parameters of the chosen recipe, with lines of equal risk.")
         )

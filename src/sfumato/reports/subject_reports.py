@@ -50,7 +50,7 @@ def table_report(
     for one in tables:
         sections += table_sections(one, publishable, measures)
     if map is not None and not publishable:
-        sections.append(map.report())
+        sections.append(map.section())
     subtitle = "About a published table" if publishable else "Report to the disclosure review board"
     version: Version = "publishable" if publishable else "confidential"
     return Report(title, sections, subtitle, (), version)
@@ -95,7 +95,7 @@ def policy_report(
     sections.append(policy_section(policy))
     sections += [attacks_section(attacks)] if attacks else []
     sections += [cost_section(served)] if served is not None else []
-    sections += [map if isinstance(map, Section) else map.report()] if map is not None else []
+    sections += [map if isinstance(map, Section) else map.section()] if map is not None else []
     sections += [standing_section(standing, policy)] if standing is not None else []
     sections.append(open_section())
     data: dict[str, Any] = {"policy": policy.to_dict()}
