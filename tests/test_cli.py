@@ -73,8 +73,8 @@ def test_every_command_and_every_option_is_explained() -> None:
 
 
 def test_the_names_of_masks_and_measures_are_completed() -> None:
-    from sfumato.cli.options import mask_names, measure_names
     from sfumato.cli.listing import completion
+    from sfumato.cli.options import mask_names, measure_names
 
     assert mask_names("kim") == ["kim_noise", "kim_transformation"]
     assert measure_names("attr") == ["attribute_risk"]

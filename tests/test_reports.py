@@ -348,7 +348,7 @@ def test_two_parameters_are_tabled_along_the_frontier() -> None:
 def test_a_measure_that_does_not_apply_is_named_with_the_reason() -> None:
     utility = EstimatorUtility("salary", target="file")
     m = ru_map(teachers(100), KimNoise(), {LAMBDA: [0.1, 1.0]}, "salary", utility, replications=3, draws=1)
-    told = replace(m, refused={"some risk": "'some risk' needs a population table."}).report()
+    told = replace(m, refused={"some risk": "'some risk' needs a population table."}).section()
     assert "Not measured: some risk." in told.sentences[-1]
     assert (
         "kept" not in next(part for part in told.content if isinstance(part, TextTable)).heads
