@@ -14,6 +14,7 @@ from test_suppression_cases import SEED, grid, hidden_of
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables import APriori, PPercent, PublishedTable, Status, Table
+from sfumato.tables.suppression import proof
 from sfumato.tables.suppression.suppression import Suppression
 
 
@@ -41,7 +42,11 @@ def test_two_who_are_alone_do_not_find_out_each_other() -> None:
             assert ends[1] - ends[0] > 1e-3 * table.value[other]
 
 
-def test_contributors_who_know_their_leaf_exactly_close_nothing_in_random_tables() -> None:
+@pytest.mark.parametrize("dense", [7_000, 0], ids=["dense proofs", "sparse proofs"])
+def test_contributors_who_know_their_leaf_exactly_close_nothing_in_random_tables(
+    dense: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "_DENSE", dense)
     for seed in range(8):
         frame = firms(seed, 40, 4, 4, 1, owners=35)
         table = Table.of(microdata(frame, "owner"), "region * sector", "turnover")
