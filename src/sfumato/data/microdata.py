@@ -57,7 +57,7 @@ class Batch:
         return np.where(self.missing(name), np.int32(-1), codes), values
 
     def units(self, name: str) -> NDArray[np.int64]:
-        """Return the id that a column's random numbers hang on: the household's for household columns, else the record's."""
+        """Return the id that a column's random numbers depend on: the household's for household columns, else the record's."""
         household = self.schema.one("household")
         if self.schema[name].level is not Level.HOUSEHOLD or household is None:
             return self.ids

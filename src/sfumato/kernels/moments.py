@@ -285,7 +285,7 @@ def principal_axes(scatter: Numbers) -> tuple[Numbers, Numbers]:
     """
     values, vectors = np.linalg.eigh(scatter)
     values, vectors = values[::-1], vectors[:, ::-1]
-    # entries that are equal but for rounding count as equal, or the choice would hang on the machine
+    # entries that are equal but for rounding count as equal, or the choice would depend on the machine
     largest = np.argmax(np.abs(vectors) > np.abs(vectors).max(axis=0) * (1 - 1e-9), axis=0)
     signs = np.sign(vectors[largest, np.arange(len(scatter))])
     return values, vectors * np.where(signs == 0, 1.0, signs)

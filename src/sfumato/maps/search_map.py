@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROUNDS = 4
-"""So often a family is masked again in full, at points ever nearer to its threshold."""
+"""Rounds in which a family is masked again in full, at points ever nearer to its threshold."""
 _BACK = 6
-"""So often more where none of these was safe, each time stepping further back."""
+"""Further rounds where no point was safe, each a step further back from the threshold."""
 _FAMILIES = 3
-"""So many families are confirmed; further ones only while none has a safe point."""
+"""Families that are confirmed; others follow only while none has a safe point."""
 _FURTHER = 4
 _CLOSE = 0.01
 """A limit this near below its threshold, as a share of it, is near enough."""

@@ -14,7 +14,7 @@ from sfumato.typing import Numbers
 
 # What released numbers say about a target: Var(Y | X) and G for jointly normal Y and X (matrix-masking paper, equation 3.1).
 #
-# Generalised inverses throughout (errata 2.8, 2.9), taken on the scale of correlations, so that no answer hangs on the units.
+# Generalised inverses throughout (errata 2.8, 2.9), taken on the scale of correlations, so that no answer depends on the units.
 
 SINGULAR = 1e-12
 """An eigenvalue of a correlation matrix below this share of the largest is taken for zero: rounding makes such ones of zeros."""
