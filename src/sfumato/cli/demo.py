@@ -173,7 +173,7 @@ def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Pat
 
 @expand_options
 def demo(
-    out: Annotated[Path, output_option(help="Folder for the release.")] = Path("out"),
+    out: Annotated[Path, output_option(help="Folder for the release.", metavar="FOLDER")] = Path("out"),
     records: Annotated[int, typer.Option(help="How many teachers to generate.", min=100, max=10_000_000)] = 30_000,
     replications: Annotated[
         int, typer.Option(help="How often the file is masked at each level of noise.", min=10, max=100_000)

@@ -42,7 +42,7 @@ class MaskOptions:
     recipe: RecipeOptions
     list_: bool = flag("Show every mask, or with --mask NAME that one's parameters, and stop.", panel=METHOD)
     source: SourceOptions
-    out: Path | None = output_field("Folder for what may be published.")
+    out: Path | None = output_field("Folder for what may be published.", metavar="FOLDER")
     seed_file: Path | None = output_field(
         "Where to keep the secret seed, outside the folder; needed if a mask is random. Whoever has it can subtract the noise."
     )
