@@ -147,11 +147,11 @@ def test_every_public_name_of_a_module_has_its_entry(module: str) -> None:
 
 NO_MEASURE = ("risk/index.md", "risk/calibration.md", "utility/index.md")
 MEASURE_PAGES = {n: t for n, t in TEXT.items() if n.startswith(("risk/", "utility/")) and n not in NO_MEASURE}
-MEASURE_SECTIONS = ("Definition", "Parameters", "Example", "When to use it", "Source")
+MEASURE_SECTIONS = ("Example", "Definition", "Parameters", "When to use it", "Source")
 
 
 @pytest.mark.parametrize("name", MEASURE_PAGES)
-def test_the_page_of_a_measure_defines_it_shows_it_and_says_when_to_use_it(name: str) -> None:
+def test_the_page_of_a_measure_shows_it_defines_it_and_says_when_to_use_it(name: str) -> None:
     heads = re.findall(r"^## (.+)$", MEASURE_PAGES[name], re.M)
     assert [h for h in heads if h in MEASURE_SECTIONS] == list(MEASURE_SECTIONS)
     section = MEASURE_PAGES[name].partition("## Example\n")[2].partition("\n## ")[0]
