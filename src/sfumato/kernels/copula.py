@@ -86,6 +86,20 @@ def repaired(correlation: Numbers, floor: float = 0.0) -> Numbers:
     return np.asarray(fixed / np.outer(scale, scale))
 
 
+def _with_signs(vectors: Numbers) -> Numbers:
+    """Return eigenvectors whose first large element is positive: machines differ in the sign, and draws would differ with it.
+
+    >>> _with_signs(np.array([[-0.6, 0.8], [0.8, 0.6]]))
+    array([[ 0.6,  0.8],
+           [-0.8,  0.6]])
+    """
+    if not vectors.size:
+        return vectors
+    large = np.abs(vectors) > 0.5 * np.abs(vectors).max(axis=0)
+    first = vectors[np.argmax(large, axis=0), np.arange(vectors.shape[1])]
+    return np.asarray(vectors * np.where(first < 0, -1.0, 1.0))
+
+
 def regress(covariance: Numbers, q: int) -> tuple[Numbers, Numbers, Numbers]:
     """Return the regression of the last p columns on the first q, given the covariance of all, shape (q + p, q + p).
 
@@ -96,7 +110,8 @@ def regress(covariance: Numbers, q: int) -> tuple[Numbers, Numbers, Numbers]:
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(covariance[:q, :q] / np.outer(scale, scale))
     kept = values > 1e-9 * max(q, 1)
-    half = vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None]
+    vectors = _with_signs(vectors[:, kept])
+    half = vectors / np.sqrt(values[kept]) / scale[:, None]
     cross = covariance[:q, q:]
     beta = half @ (half.T @ cross)
     residual = covariance[q:, q:] - beta.T @ cross
