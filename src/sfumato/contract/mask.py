@@ -95,8 +95,8 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
 
     @property
     def versions(self) -> int:
-        """How many masked versions (implicates) a release has."""
-        return 1
+        """How many masked versions (implicates) a release has: what the parameter `implicates` says, if there is one."""
+        return int(getattr(self, "implicates", 1))
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return what `apply` releases of the same data with the same draws as M = AXB + C; refused if it is no matrix mask.
@@ -138,13 +138,19 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         return ()
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the names of the columns that the method changes or needs."""
-        return tuple(getattr(self, "columns", None) or schema.names(role="confidential"))
+        """Return the names of the columns that the method changes or needs: `columns`, and strata that it has (`within`)."""
+        columns = getattr(self, "columns", None) or schema.names(role="confidential")
+        return (*columns, *(getattr(self, "within", None) or ()))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the names of the columns that the method changes: of those it touches, the ones in `columns`, if it has any."""
-        named = getattr(self, "columns", None)
-        return tuple(n for n in self.touches(schema) if named is None or n in named)
+        """Return the names of the columns that the method changes.
+
+        They are what it has learned to be its columns (`names`); before that, what it touches of the ones in `columns`.
+        """
+        if names := getattr(self, "names", None):
+            return tuple(names)
+        named, within = getattr(self, "columns", None), getattr(self, "within", None) or ()
+        return tuple(n for n in self.touches(schema) if n not in within and (named is None or n in named))
 
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
         """Return the covariance (k, k) of the noise added to these columns, or None if the method is not additive noise."""

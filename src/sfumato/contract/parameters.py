@@ -58,6 +58,8 @@ class Parameter:
     choices, counts, and numbers that are bounded by a million, such as shares."""
     usual: tuple[float, float] | None = None
     """From the mildest to the strongest value worth trying: where a search looks, unless it is told otherwise."""
+    flag: bool = False
+    """Whether it is true or false; so it is, if its default is."""
 
     @property
     def numeric(self) -> bool:
@@ -113,6 +115,8 @@ class Parameter:
             return None
         if self.columns in ("one", "many"):
             return _checked_columns(where, value, self.columns)
+        if self.flag and not isinstance(value, bool):
+            raise ParameterError(f"{where} must be true or false.")
         if self.choices:
             if value not in self.choices:
                 raise ParameterError(f"{where} must be {self.allowed()}; got '{value}'.")
@@ -156,7 +160,7 @@ def _checked_columns(where: str, value: Any, use: ColumnUse) -> Any:
 
 def param(default: Any = _MISSING, *, doc: str, **facts: Any) -> Any:
     """Declare a parameter: ``lambda2: float = param(0.15, doc="noise variance ratio", low=0, scale="log")``."""
-    metadata = {"param": Parameter(doc, **facts)}
+    metadata = {"param": Parameter(doc, flag=isinstance(default, bool), **facts)}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

@@ -9,6 +9,7 @@ from typing import Any
 from sfumato.contract import check_numbers, param
 from sfumato.data import Batch
 from sfumato.errors import ParameterError, join_names
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
 
@@ -35,6 +36,11 @@ def check_by_column(field: str, noun: str, setting: object, columns: Collection[
 def of_column(setting: Any, name: str) -> Any:
     """Return a setting that may be given by column; None for a column that it does not name."""
     return setting.get(name) if isinstance(setting, Mapping) else setting
+
+
+def limited_columns(names: Iterable[str], schema: Schema) -> list[str]:
+    """Return the columns that the schema limits: to whole numbers, or by a bound."""
+    return [n for n in names if schema[n].integer or schema[n].bounds != (None, None)]
 
 
 def replace_numbers(

@@ -110,14 +110,6 @@ class Microaggregation(Mask, abstract=True):
             )
         return float(mean), 1.0 if is_constant(mean, variance) else float(np.sqrt(variance))
 
-    @override
-    def touches(self, schema: Schema) -> tuple[str, ...]:
-        return (*super().touches(schema), *(self.within or ()))
-
-    def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the aggregated columns."""
-        return self.names or super().changes(schema)
-
     # -- masking
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:

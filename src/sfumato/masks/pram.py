@@ -154,9 +154,8 @@ class PRAM(Mask):
     @override
     def validate(self) -> None:
         super().validate()
-        for field in ("invariant", "joint"):
-            if not isinstance(getattr(self, field), bool | None):
-                raise ParameterError(f"{field} of {self.name} must be yes or no (True or False).")
+        if not isinstance(self.invariant, bool | None):
+            raise ParameterError(f"invariant of {self.name} must be yes or no (True or False).")
         if both := [c for c in self.columns or () if c in (self.within or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be randomised and be a stratum at once.")
         if self.pd == 1 or (isinstance(self.pd, Mapping) and 1 in self.pd.values()):

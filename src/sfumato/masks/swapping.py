@@ -252,10 +252,6 @@ class DataSwap(Mask):
     def touches(self, schema: Schema) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*(self.names or self.columns or schema.names(role="key")), *self._asked]))
 
-    def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the swapped columns."""
-        return self.names or super().changes(schema)
-
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Pair the records and exchange their values."""
         if not len(batch):
@@ -420,14 +416,6 @@ class RankSwap(Mask):
                 check_numeric(data, name)  # ordered categories have ranks too, through the schema's value map
         check_by_column("p", "limit", self.p, names, "swapped")
         return self.learn(names=names)
-
-    @override
-    def touches(self, schema: Schema) -> tuple[str, ...]:
-        return (*super().touches(schema), *(self.within or ()))
-
-    def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the swapped columns."""
-        return self.names or super().changes(schema)
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Swap each column: rank its values, draw a partner for each rank, and exchange."""

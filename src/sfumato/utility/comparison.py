@@ -12,7 +12,7 @@ from typing_extensions import override
 from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Kind, Microdata
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, join_names, plural, unknown_name
 from sfumato.schema import Role, Scale, Schema
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import WEIGHTED, survey_weights
@@ -98,11 +98,6 @@ class ColumnUtility(DirectMeasure, abstract=True):
     def uses_weights(self) -> bool:
         """Whether survey weights are used."""
         return bool(getattr(self, "weighted", False))
-
-    @override
-    def validate(self) -> None:
-        if not isinstance(getattr(self, "weighted", False), bool):
-            raise ParameterError(f"weighted of {self.name} must be true or false.")
 
     @override
     def label(self) -> str:

@@ -444,7 +444,6 @@ class EigenvaluesKept(MomentMeasure):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.weighted and self.matrix == "robust":
             raise ParameterError(
                 "a robust covariance takes no survey weights; choose another matrix, or weighted=False."
