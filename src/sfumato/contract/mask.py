@@ -133,8 +133,8 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         """Return the schema of what comes out."""
         return schema
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify and state what the method promises; refuse with an error if a promise does not hold."""
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterable[Guarantee]:
+        """Verify and state what the method promises, as a tuple or one by one; refuse with an error what does not hold."""
         return ()
 
     def touches(self, schema: Schema) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, Self
 
@@ -141,9 +141,8 @@ class LocalPrivacy(Mask, abstract=True):
         """Return the sum of the parameters over columns, as text."""
         return f"ε = {sum(of_column(self.epsilon, n) for n in self.names):g}"
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """State the privacy of each value, by column and in sum, and what is not protected."""
-        said = []
         for name in self.names:
             low, high = bounds_of(self.low, self.high, before.schema, name)
             sensitivity = of_column(self.sensitivity, name)
@@ -152,12 +151,12 @@ class LocalPrivacy(Mask, abstract=True):
             says = f"{name}: {privacy} of each value, for {pair} (local: of values, not of the file)"
             scale, grid = self.noise_scale(name)
             how = f"by construction: {self.distribution} of scale {scale:.6g} on a grid of {grid:.6g}, and nothing learned"
-            said.append(Guarantee(step, says, how))
+            yield Guarantee(step, says, how)
         if len(self.names) > 1:
             says = f"{join_names(self.names)}: all columns of a record together have {self.total(len(self.names))}"
-            said.append(Guarantee(step, says, "sum over the columns (sequential composition)"))
+            yield Guarantee(step, says, "sum over the columns (sequential composition)")
         says = f"{join_names(self.names)}: whether a value is missing is not hidden, nor is anything in columns that are not masked"
-        return (*said, Guarantee(step, says, "missing values stay where they are"))
+        yield Guarantee(step, says, "missing values stay where they are")
 
     distribution: ClassVar[str]
 
