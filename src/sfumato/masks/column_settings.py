@@ -23,9 +23,14 @@ def value_limit(doc: str) -> Any:
     return param(default=None, doc=doc, low=-1e300, high=1e300, per_column=True, of_data="numbers")
 
 
-def check_by_column(field: str, noun: str, setting: object, columns: Collection[str], verb: str = "masked") -> None:
-    """Refuse a setting by column that leaves out a masked column, or names one that is not masked."""
-    if not isinstance(setting, Mapping):
+def check_by_column(
+    field: str, noun: str, setting: object, columns: Collection[str] | None, verb: str = "masked"
+) -> None:
+    """Refuse a setting by column that leaves out a masked column, or names one that is not masked.
+
+    Where no columns are named, those of the data are: they are checked when the mask is fitted.
+    """
+    if columns is None or not isinstance(setting, Mapping):
         return
     if absent := [c for c in columns if c not in setting]:
         raise ParameterError(f"{field} gives no {noun} for {join_names(absent)}.")

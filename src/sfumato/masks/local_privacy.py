@@ -65,10 +65,9 @@ class LocalPrivacy(Mask, abstract=True):
     def validate(self) -> None:
         super().validate()
         check_range(self.low, self.high, self.columns)
-        if self.columns is not None:
-            self._check_named(self.columns)
+        self._check_named(self.columns)
 
-    def _check_named(self, columns: tuple[str, ...]) -> None:
+    def _check_named(self, columns: tuple[str, ...] | None) -> None:
         for field, noun in (("sensitivity", "number"), ("epsilon", "ε"), ("low", "bound"), ("high", "bound")):
             check_by_column(field, noun, getattr(self, field), columns)
 

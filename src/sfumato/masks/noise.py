@@ -53,8 +53,7 @@ class NoiseLevel(Mask, abstract=True):
     @override
     def validate(self) -> None:
         super().validate()
-        if self.columns is not None:
-            check_by_column("lambda2", "level", self.lambda2, self.columns)
+        check_by_column("lambda2", "level", self.lambda2, self.columns)
 
     def targets(self, data: Microdata) -> tuple[str, ...]:
         """Return the columns to mask, those of households first; each has a level."""
@@ -447,9 +446,8 @@ def bounds_of(low: Any, high: Any, schema: Schema, name: str) -> tuple[float, fl
 
 def check_range(low: Any, high: Any, columns: tuple[str, ...] | None) -> None:
     """Refuse bounds by column that are not given for the masked columns, and a lowest value above the highest."""
-    if columns is not None:
-        check_by_column("low", "bound", low, columns)
-        check_by_column("high", "bound", high, columns)
+    check_by_column("low", "bound", low, columns)
+    check_by_column("high", "bound", high, columns)
     given = [setting for setting in (low, high) if isinstance(setting, Mapping)]
     names = {name for setting in given for name in setting} or {""}
     for name in names:

@@ -17,7 +17,6 @@ from sfumato.schema import Role, Scale, Schema
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import WEIGHTED, survey_weights
 
-#
 # A utility of the house is 1 for a file that was not changed, and falls as information is lost: U = 1 - loss, where the loss is
 # the number of the literature. It may fall below 0 where the loss has no upper end. The loss stands in the Score's words, and by
 # its usual name in the details.

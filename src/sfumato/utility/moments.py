@@ -34,7 +34,6 @@ from sfumato.utility.comparison import (
     weights_of,
 )
 
-#
 # A mean and a variance are over a column's own values; a covariance and a correlation are over the records that have both columns
 # (pairwise), in each file by itself, so nothing has to be paired. All are in the units of the original's columns: mean 0 and
 # standard deviation 1 (but ranks stay ranks). What was suppressed loses: see `with_gaps`.
