@@ -298,7 +298,8 @@ class Parametric:
             if field not in known:
                 raise ParameterError(unknown_name("parameter", field, known, cls.name))
             values[field] = _nested(value)
-        required = [f.name for f in dataclasses.fields(cls) if f.name in known and _is_required(f)]  # type: ignore[arg-type]
+        bare = [f.name for f in dataclasses.fields(cls) if f.default is _MISSING and f.default_factory is _MISSING]  # type: ignore[arg-type]
+        required = [name for name in bare if name in known]
         if absent := [f for f in required if f not in values]:
             raise ParameterError(f"{cls.name} needs {', '.join(absent)}: {known[absent[0]].doc}.")
         return cls(**values)
@@ -307,10 +308,6 @@ class Parametric:
 @cache
 def _marked(cls: type, mark: str) -> dict[str, Any]:
     return {f.name: f.metadata[mark] for f in dataclasses.fields(cls) if mark in f.metadata}
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is _MISSING and field.default_factory is _MISSING
 
 
 def _nested(value: Any) -> Any:

@@ -14,15 +14,9 @@ Pieces = Callable[[], Iterator[Numbers]]
 
 def midranks(x: Numbers) -> Numbers:
     """Return ranks 1..n among the known values, ties sharing their mean rank; NaN where x is NaN."""
-    ranks = np.full(len(x), np.nan)
-    known = np.flatnonzero(~np.isnan(x))
-    if len(known):
-        order = known[np.argsort(x[known])]
-        values = x[order]
-        starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-        sizes = np.diff(np.r_[starts, len(values)])
-        ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
-    return ranks
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(x, nan_policy="omit"), np.float64)
 
 
 def normal_scores(ranks: Numbers) -> Numbers:

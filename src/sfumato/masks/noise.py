@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract import (
-    Draws,
-    Guarantee,
-    Mask,
-    MatrixForm,
-    check_values,
-    learned,
-    numeric_targets,
-    param,
-)
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, check_values, learned, numeric_targets, param
 from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, join_names, plural
 from sfumato.kernels.moments import Moments, covariance_root, is_constant

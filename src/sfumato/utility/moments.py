@@ -25,14 +25,7 @@ from sfumato.kernels.moments import (
     robust_location_scatter,
 )
 from sfumato.typing import Numbers
-from sfumato.utility.comparison import (
-    NUMBER,
-    ColumnUtility,
-    compared_columns,
-    over_columns,
-    weighted_flag,
-    weights_of,
-)
+from sfumato.utility.comparison import NUMBER, ColumnUtility, compared_columns, over_columns, weighted_flag, weights_of
 
 # A mean and a variance are over a column's own values; a covariance and a correlation are over the records that have both columns
 # (pairwise), in each file by itself, so nothing has to be paired. All are in the units of the original's columns: mean 0 and
