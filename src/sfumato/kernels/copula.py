@@ -14,9 +14,15 @@ Pieces = Callable[[], Iterator[Numbers]]
 
 def midranks(x: Numbers) -> Numbers:
     """Return ranks 1..n among the known values, ties sharing their mean rank; NaN where x is NaN."""
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(x, nan_policy="omit"), np.float64)
+    ranks = np.full(len(x), np.nan)  # scipy.stats.rankdata takes three times as long
+    known = np.flatnonzero(~np.isnan(x))
+    if len(known):
+        order = known[np.argsort(x[known])]
+        values = x[order]
+        starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+        sizes = np.diff(np.r_[starts, len(values)])
+        ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
+    return ranks
 
 
 def normal_scores(ranks: Numbers) -> Numbers:
