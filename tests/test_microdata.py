@@ -17,9 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_files import in_duckdb
 
+from sfumato.contract import Draws, Recipe
 from sfumato.data import RECORD_ID, Column, Kind
 from sfumato.data.microdata import Batch, Microdata, missing_of
-from sfumato.errors import DataError, SchemaError
+from sfumato.errors import DataError, DataWarning, SchemaError
+from sfumato.masks import TopCode
 from sfumato.schema import Attribute, Schema
 
 N = 60
@@ -466,3 +468,27 @@ def test_a_masked_answer_never_reads_as_a_code_for_no_answer(integer: bool):
     assert not np.isin(known[[0, 2, 3, 4]], [98, 99]).any()
     assert np.isnan(after.numbers("age")).tolist() == [False, True, False, False, False]
     np.testing.assert_allclose(known[[0, 2, 3, 4]], [97, 100, 97, 100] if integer else [98, 99, 99, 98])
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_records_without_any_value_are_left_out_of_a_csv_file_with_a_warning(tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("age,sex\n30,f\n,\n41,\n,\n", "utf-8")
+    with pytest.warns(DataWarning, match=r"2 records have no value in any column, and are left out \(record 2, 4\)"):
+        data = Microdata.read(path, engine=engine)
+    assert len(data) == 2
+    assert data.batch(["age"]).numbers("age").tolist() == [30, 41]
+    assert data.batch([]).ids.tolist() == [0, 1]
+
+
+def test_a_file_of_one_column_keeps_its_missing_values(tmp_path: Path) -> None:
+    path = tmp_path / "ages.csv"
+    path.write_text("age\n30\n\n41\n", "utf-8")
+    assert len(Microdata.read(path)) == 3
+
+
+def test_a_file_that_was_read_as_one_column_is_not_released(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("name;pay\n" + "".join(f"person {i};{i}\n" for i in range(30)), "utf-8")
+    with pytest.raises(DataError, match="hold semicolons: the file was read with another separator than it has"):
+        Recipe.of(TopCode()).apply(Microdata.read(path, separator="|"), Draws(1))

@@ -379,7 +379,7 @@ def test_a_given_matrix_with_less_than_the_promised_diagonal_is_not_released() -
         ({"pd": {}, "columns": ["x", "y"], "joint": True}, "give one pd for all, and no matrix"),
         ({"alpha": 0}, "above 0"),
         ({"invariant": 1}, "invariant of pram must be yes or no"),
-        ({"joint": "both"}, "joint of pram must be yes or no"),
+        ({"joint": "both"}, "joint of pram must be true or false"),
         ({"within": ["x"]}, "cannot be randomised and be a stratum at once"),
     ],
 )  # fmt: skip

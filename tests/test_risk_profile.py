@@ -124,6 +124,25 @@ def test_the_first_sentence_says_whether_anybody_can_be_found(case: str) -> None
     assert risk_profile(Release.as_it_is(data)).verdict[0] == says
 
 
+def test_a_record_without_any_key_does_not_hide_that_others_are_unique() -> None:
+    """It matches everybody, so that by the plain rule nobody is unique."""
+    data = file(x=["a", "b", "b", None], y=["c", "c", "d", None])
+    profile = risk_profile(Release.as_it_is(data))
+    assert profile.verdict[0] == (
+        "3 of 3 records are unique on x, y: who knows these of a person finds one record. "
+        "Not counted: 1 record of which nearly every key is missing, and which would match everybody."
+    )
+    assert (
+        "The unique records depend on what a missing key means: 0 if it matches anything, 4 if it is a value of its own, "
+        "3 if records with one are left out."
+    ) in profile.verdict
+
+
+def test_a_file_of_records_without_any_key_has_a_verdict_too() -> None:
+    profile = risk_profile(Release.as_it_is(file(x=[None, None, None], y=[None, None, None])))
+    assert profile.verdict[0] == "Every record matches at least 3 records on x, y, itself included."
+
+
 def test_a_file_without_weights_is_not_taken_for_a_sample() -> None:
     profile = risk_profile(Release.as_it_is(VERDICTS["unique"][0]))
     assert not profile.in_population

@@ -36,6 +36,10 @@ class NotApplicable(SfumatoError):  # noqa: N818 - it is an answer as much as an
     """A measure does not apply to this outcome; the message says what it would need."""
 
 
+class DataWarning(UserWarning):
+    """Something in a file that was read is probably a mistake; the message says what was done about it."""
+
+
 class MissingExtra(SfumatoError):  # noqa: N818
     """An optional package is not installed; the message says which command installs it."""
 

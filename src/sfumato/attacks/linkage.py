@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,6 @@ from sfumato.kernels.classes import classes, number_codes
 from sfumato.kernels.neighbours import GAP, Metric, distances, nearest_by_class
 from sfumato.schema import Hierarchy, Schema
 from sfumato.typing import Numbers, Whole
-
-if TYPE_CHECKING:
-    pass
 
 
 def link(
@@ -325,8 +323,6 @@ def _same_block(known: LinkageFiles, free: int, blocks: tuple[LinkageKey, ...]) 
 
 def _sure(guesses: Guesses, weight: Numbers, ties: Numbers, share: float) -> Guesses:
     """Return guesses with the posterior probability of a match of that weight: no more than 1/t, where t records tie."""
-    from dataclasses import replace
-
     from scipy.special import expit
 
     if share <= 0:

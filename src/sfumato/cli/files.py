@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.parse import pair, toml_file
 from sfumato.data.microdata import Microdata
-from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names
+from sfumato.errors import DataError, DataWarning, ParameterError, SfumatoError, did_you_mean, join_names
 from sfumato.files import write_text
 from sfumato.formats.data_files import read_file
 from sfumato.schema.schema import Schema
@@ -92,7 +94,13 @@ def _read(
     if text:
         options["text"] = (*options.get("text", ()), *text)
     try:
-        return Microdata.read(path, schema, engine=engine, **options)
+        with warnings.catch_warnings(record=True) as noticed:
+            warnings.simplefilter("always", DataWarning)
+            data = Microdata.read(path, schema, engine=engine, **options)
+        for warning in noticed:
+            if issubclass(warning.category, DataWarning):
+                print(f"note: {warning.message}", file=sys.stderr)
+        return data
     except SfumatoError as error:
         if re.search(r"\b(form|separator|decimal|encoding|null_values|text|names|sheet)=", str(error)):
             raise type(error)(f"{error} (On the command line: --read NAME=VALUE.)") from None

@@ -95,8 +95,8 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
 
     @property
     def versions(self) -> int:
-        """How many masked versions (implicates) a release has."""
-        return 1
+        """How many masked versions (implicates) a release has: what the parameter `implicates` says, if there is one."""
+        return int(getattr(self, "implicates", 1))
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return what `apply` releases of the same data with the same draws as M = AXB + C; refused if it is no matrix mask.
@@ -133,18 +133,28 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         """Return the schema of what comes out."""
         return schema
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify and state what the method promises; refuse with an error if a promise does not hold."""
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterable[Guarantee]:
+        """Verify and state what the method promises, as a tuple or one by one; refuse with an error what does not hold."""
         return ()
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the names of the columns that the method changes or needs."""
-        return tuple(getattr(self, "columns", None) or schema.names(role="confidential"))
+        """Return the names of the columns that the method changes or needs: `columns`, and strata that it has (`within`)."""
+        return (*(getattr(self, "columns", None) or schema.names(role="confidential")), *self._strata)
 
     def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the names of the columns that the method changes: of those it touches, the ones in `columns`, if it has any."""
+        """Return the names of the columns that the method changes.
+
+        They are what it has learned to be its columns (`names`); before that, what it touches of the ones in `columns`.
+        """
+        if "names" in self._learned() and (names := getattr(self, "names", None)):
+            return tuple(names)
         named = getattr(self, "columns", None)
-        return tuple(n for n in self.touches(schema) if named is None or n in named)
+        return tuple(n for n in self.touches(schema) if n not in self._strata and (named is None or n in named))
+
+    @property
+    def _strata(self) -> tuple[str, ...]:
+        within = self.parameters().get("within")
+        return (getattr(self, "within", None) or ()) if within is not None and within.columns == "many" else ()
 
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
         """Return the covariance (k, k) of the noise added to these columns, or None if the method is not additive noise."""
@@ -181,6 +191,31 @@ def categorical_targets(columns: tuple[str, ...] | None, data: Microdata) -> tup
         if data.kind(name) is Kind.OTHER:
             raise DataError(f"column '{name}' holds {data.kind(name)}, where categories are needed.")
     return columns
+
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "^": "carets"}
+
+
+def check_separated(data: Microdata) -> None:
+    """Refuse one column of text with a guessed schema whose name and values hold as many separators: a file read as one column.
+
+    No method would find a key or a name in it, so that everything would be released as it is.
+    """
+    names = data.schema.names()
+    if (
+        len(names) != 1
+        or data.kind(names[0]) is not Kind.CATEGORY
+        or data.schema[names[0]].reason in ("", "set by hand")
+    ):
+        return
+    values = [str(value) for value in data.engine.group(names).columns[names[0]].arrow.to_pylist() if value is not None]
+    for sign, noun in _SEPARATORS.items():
+        alike = sum(value.count(sign) == names[0].count(sign) for value in values)
+        if sign in names[0] and values and alike >= 0.9 * len(values):
+            raise DataError(
+                f"the data have one column of text, and its name and its values hold {noun}: the file was read with another "
+                f"separator than it has. Read it again with separator={sign!r}; nothing is released."
+            )
 
 
 def check_numbers(batch: Batch, names: Iterable[str]) -> None:
@@ -430,6 +465,7 @@ class Recipe:
     def _run(self, data: Microdata, draws: Draws) -> tuple[Recipe, Microdata, tuple[Guarantee, ...]]:
         if not isinstance(data, Microdata):
             raise DataError(f"a recipe masks Microdata, not {type(data).__name__}: try Microdata(frame, schema).")
+        check_separated(data)
         steps, masked, guarantees = run_steps(self.steps, data, check_draws(draws))
         return replace(self, steps=steps), masked, guarantees
 

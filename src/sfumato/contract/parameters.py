@@ -58,6 +58,8 @@ class Parameter:
     choices, counts, and numbers that are bounded by a million, such as shares."""
     usual: tuple[float, float] | None = None
     """From the mildest to the strongest value worth trying: where a search looks, unless it is told otherwise."""
+    flag: bool = False
+    """Whether it is true or false; so it is, if its default is."""
 
     @property
     def numeric(self) -> bool:
@@ -113,6 +115,8 @@ class Parameter:
             return None
         if self.columns in ("one", "many"):
             return _checked_columns(where, value, self.columns)
+        if self.flag and not isinstance(value, bool):
+            raise ParameterError(f"{where} must be true or false.")
         if self.choices:
             if value not in self.choices:
                 raise ParameterError(f"{where} must be {self.allowed()}; got '{value}'.")
@@ -156,7 +160,7 @@ def _checked_columns(where: str, value: Any, use: ColumnUse) -> Any:
 
 def param(default: Any = _MISSING, *, doc: str, **facts: Any) -> Any:
     """Declare a parameter: ``lambda2: float = param(0.15, doc="noise variance ratio", low=0, scale="log")``."""
-    metadata = {"param": Parameter(doc, **facts)}
+    metadata = {"param": Parameter(doc, flag=isinstance(default, bool), **facts)}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -294,7 +298,8 @@ class Parametric:
             if field not in known:
                 raise ParameterError(unknown_name("parameter", field, known, cls.name))
             values[field] = _nested(value)
-        required = [f.name for f in dataclasses.fields(cls) if f.name in known and _is_required(f)]  # type: ignore[arg-type]
+        bare = [f.name for f in dataclasses.fields(cls) if f.default is _MISSING and f.default_factory is _MISSING]  # type: ignore[arg-type]
+        required = [name for name in bare if name in known]
         if absent := [f for f in required if f not in values]:
             raise ParameterError(f"{cls.name} needs {', '.join(absent)}: {known[absent[0]].doc}.")
         return cls(**values)
@@ -303,10 +308,6 @@ class Parametric:
 @cache
 def _marked(cls: type, mark: str) -> dict[str, Any]:
     return {f.name: f.metadata[mark] for f in dataclasses.fields(cls) if mark in f.metadata}
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is _MISSING and field.default_factory is _MISSING
 
 
 def _nested(value: Any) -> Any:

@@ -11,13 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Parametric, param
 from sfumato.contract.release import Release
 from sfumato.data.microdata import Microdata
-from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.errors import DataError, NotApplicable
 from sfumato.typing import Numbers
 
 Strategy = Literal["naive", "bayes"]
@@ -64,11 +63,6 @@ class Snooper(Parametric, family="snooper"):
     errors: float = param(default=0.0, doc="probability that a value in his file is wrong", low=0, high=1)
     external: Microdata | None = _file()
     population: Microdata | None = _file()
-
-    @override
-    def validate(self) -> None:
-        if not isinstance(self.parameter_published, bool):
-            raise ParameterError("parameter_published of snooper must be true or false.")
 
     def __hash__(self) -> int:
         return hash((*self.precision.items(), *(v for k, v in vars(self).items() if k != "precision")))

@@ -107,11 +107,6 @@ def pieces(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> I
         yield pa.Table.from_batches(held, schema)
 
 
-def kinds_of(schema: pa.Schema) -> dict[str, Kind]:
-    """Return the kind of each column, without the ids."""
-    return {f.name: kind_of(f.type) for f in schema if f.name != RECORD_ID}
-
-
 def write_pieces(tables: Iterable[pa.Table], schema: pa.Schema, path: str, form: str) -> None:
     """Write tables one after another into one "csv", "parquet" or "arrow" file, which appears only when it is whole."""
     import pyarrow.parquet

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,6 @@ from typing_extensions import override
 
 from sfumato.data.aggregates import Names
 from sfumato.data.arrow_records import (
-    kinds_of,
     learn_schema,
     numbered,
     pieces,
@@ -124,11 +123,6 @@ class DuckDBEngine(SqlEngine):
             return self._file.schema
         with plain_words():
             return self._relation.limit(0).to_arrow_table().schema
-
-    @override
-    @cached_property
-    def kinds(self) -> Mapping[str, Kind]:
-        return kinds_of(self._schema)
 
     @override
     def count(self) -> int:

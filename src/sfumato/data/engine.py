@@ -22,7 +22,7 @@ from sfumato.data.aggregates import (
     Names,
     largest_sql,
 )
-from sfumato.data.columns import Column, Kind, visible_only
+from sfumato.data.columns import Column, Kind, kind_of, visible_only
 from sfumato.errors import DataError, unknown_name
 from sfumato.lazy import LazyModule
 from sfumato.schema.attribute import RECORD_ID, Attribute
@@ -219,6 +219,11 @@ class SqlEngine(Engine):
     """Records that are asked for in SQL, where they live."""
 
     _schema: pa.Schema
+
+    @override
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        return {f.name: kind_of(f.type) for f in self._schema if f.name != RECORD_ID}
 
     @override
     def floating(self, name: str) -> bool:

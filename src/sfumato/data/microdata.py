@@ -205,7 +205,8 @@ class Microdata:
     def read(cls, path: str | Path, schema: Schema | None = None, *, engine: str = "memory", **options: Any) -> Self:
         """Read a file: CSV, Parquet, Arrow, Stata, SPSS, SAS or Excel. Labels in the file go into the schema.
 
-        `engine="duckdb"` leaves a CSV or Parquet file on disk and works on it piece by piece.
+        `engine="duckdb"` leaves a CSV or Parquet file on disk and works on it piece by piece. Records of a CSV or Excel file that
+        have no value in any column are left out, with a `DataWarning` that names them.
         """
         from sfumato.data.store import open_file
 

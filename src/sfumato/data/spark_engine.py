@@ -18,8 +18,8 @@ from typing_extensions import override
 
 import sfumato.errors
 from sfumato.data.aggregates import Names
-from sfumato.data.arrow_records import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
-from sfumato.data.columns import Column, Kind
+from sfumato.data.arrow_records import learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
+from sfumato.data.columns import Column
 from sfumato.data.engine import Engine, Groups, Reduction, RowFunction, Rows, SortKeys, SqlEngine
 from sfumato.data.spark_work import (
     PARTIAL_SUM,
@@ -136,11 +136,6 @@ class SparkEngine(SqlEngine):
             for row in found:
                 starts[row.partition + 1] += row.records
             return cls(firm, schema, np.cumsum(starts))
-
-    @override
-    @cached_property
-    def kinds(self) -> Mapping[str, Kind]:
-        return kinds_of(self._schema)
 
     @override
     def count(self) -> int:

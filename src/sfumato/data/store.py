@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +12,9 @@ import narwhals as nw
 
 from sfumato.data.columns import check_dates
 from sfumato.data.engine import Engine, LocalEngine
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import DataError, DataWarning, ParameterError, join_names
 from sfumato.formats.contents import FileContents, check_names
-from sfumato.formats.data_files import read_file, stream_file, write_file
+from sfumato.formats.data_files import form_of, read_file, stream_file, write_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,6 +106,37 @@ def _to_pandas(table: pa.Table, dtypes: Mapping[str, Any]) -> Any:
     return frame
 
 
+def filled_records(tables: Iterable[pa.Table], path: str | Path) -> Iterator[pa.Table]:
+    """Yield tables without the records that have no value at all, and warn of them: they are nobody, and match everybody.
+
+    Spreadsheets write rows of nothing but separators. In a file of one column a missing value is one.
+    """
+    import pyarrow.compute as pc
+
+    start, empty = 0, list[int]()
+    for table in tables:
+        nothing = table.column(0).is_null() if table.num_columns > 1 else None
+        for column in table.columns[1:]:
+            if nothing is None or not pc.any(nothing).as_py():
+                nothing = None
+                break
+            nothing = pc.and_(nothing, column.is_null())
+        if nothing is not None and pc.any(nothing).as_py():
+            empty += [start + row + 1 for row in pc.indices_nonzero(nothing).to_pylist()]
+            yield table.filter(pc.invert(nothing))
+        else:
+            yield table
+        start += table.num_rows
+    if empty:
+        which = join_names([f"{row:,}" for row in empty], 5)
+        have, are = ("record has", "is") if len(empty) == 1 else ("records have", "are")
+        warnings.warn(
+            f"{path}: {len(empty):,} {have} no value in any column, and {are} left out (record {which}).",
+            DataWarning,
+            stacklevel=2,
+        )
+
+
 _STREAMED = {".csv": "csv", ".parquet": "parquet"}
 
 
@@ -116,6 +149,9 @@ def open_file(path: str | Path, engine: str = "memory", **options: Any) -> tuple
             f"'{engine}' is not an engine for files; use 'memory' or 'duckdb'. Spark frames go to Microdata."
         )
     contents = read_file(path, **options)
+    if form_of(Path(path).expanduser(), options.get("form")) in ("csv", "tsv", "xlsx"):
+        (table,) = filled_records([contents.table], path)
+        contents = replace(contents, table=table)
     check_dates(contents.table)
     return LocalEngine.from_arrow(contents.table), _notes(contents)
 
@@ -134,7 +170,7 @@ def _on_disk(path: Path, options: dict[str, Any]) -> tuple[Engine, dict[str, dic
 
     contents, pieces = stream_file(path, **options)
     if pieces is not None:
-        return DuckDBEngine.from_pieces(pieces, contents.table.schema), {}
+        return DuckDBEngine.from_pieces(filled_records(pieces, path), contents.table.schema), {}
     return DuckDBEngine.from_file(path, contents.table.column_names), _notes(contents)
 
 

@@ -155,9 +155,6 @@ def _cast(cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | 
         return None
 
 
-# CSV files in: types are found over whole columns, and nothing is guessed that would change a value.
-
-
 _SEPARATORS = ",;\t|"
 _SNIFFED = 1 << 19
 _BLOCK = 1 << 22

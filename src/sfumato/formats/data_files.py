@@ -77,7 +77,7 @@ def read_file(path: str | Path, form: str | None = None, **options: Any) -> File
     for a pandas frame.
     """
     source = Path(path).expanduser()
-    kind = _form(source, form)
+    kind = form_of(source, form)
     with _reading(source):
         _check_readable(source)
         reader = _reader(kind)
@@ -96,7 +96,7 @@ def stream_file(path: str | Path, **options: Any) -> tuple[FileContents, Iterato
     takes apart. A Parquet file says itself what it holds.
     """
     source = Path(path).expanduser()
-    kind = _form(source, None)
+    kind = form_of(source, None)
     if kind not in ("csv", "tsv", "parquet"):
         raise DataError(f"engine='duckdb' works on CSV and Parquet files; {source.name} is neither.")
     with _reading(source):
@@ -150,7 +150,7 @@ def write_file(contents: FileContents, path: str | Path, form: str | None = None
     for a form that has them are refused, not cut.
     """
     target = Path(path).expanduser()
-    kind = _form(target, form)
+    kind = form_of(target, form)
     write = _writer(kind, contents, target)
     try:
         with whole_file(target) as temporary:
@@ -163,7 +163,7 @@ def write_file(contents: FileContents, path: str | Path, form: str | None = None
         raise DataError(f"{target} cannot be written: {error.strerror or 'the disk refused it'}.") from None
 
 
-def _form(path: Path, form: str | None) -> str:
+def form_of(path: Path, form: str | None) -> str:
     """Return the form's name, from what was asked or from the suffix."""
     packed = path.suffix.lower() == ".gz"
     asked = (form or (path.with_suffix("") if packed else path).suffix).lower().lstrip(".")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -125,17 +125,6 @@ def grow(s, h, cap, pos, ring, near, upos, ent_unknown, ent_at, ent_value, ent_n
             if pos[row] < 0:
                 pos[row], ring[row], near[n] = n, depth + 1, row
                 n += 1
-
-
-def near_arguments(**arrays: Any) -> NearSums:
-    """Return the arrays with the types that the kernel was compiled for."""
-    kinds = {"single", "rest", "tau", "tau_all", "variance", "total", "link_value", "group_value", "unknown_value",
-             "noise_value"}  # fmt: skip
-    made = {}
-    for name, value in arrays.items():
-        kind = np.float64 if name in kinds else bool if name == "grouped" else np.int64
-        made[name] = np.ascontiguousarray(value, kind)
-    return NearSums(**made)
 
 
 # --- How little may remain unknown of an unknown that is seen through noisy sums: a lower bound from the sums near it.

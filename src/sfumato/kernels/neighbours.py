@@ -13,7 +13,6 @@ from sfumato.kernels.classes import classes, number_codes
 from sfumato.kernels.kd_tree import before, plant, sort_into_leaves, walk
 from sfumato.typing import Numbers, Whole
 
-#
 # A k-d tree (Bentley 1975) over rows with numbers, codes and gaps. Every row's distance is summed column by column, boxes only say
 # where not to look, and rows that are equally near are counted: the answer is exact. A gap is written as minus infinity.
 
@@ -245,7 +244,6 @@ def _walk(targets: Numbers, row: Whole, own: Whole) -> Whole:
     return np.argsort(np.where(own < 0, -1, place[own]), kind="stable")
 
 
-#
 # A row that differs in some codes is at least as far as these cost. So rows are looked for by the set of codes in which they
 # differ, the cheapest first, and whoever has found a row that is nearer than what the next set costs is done; when few are left,
 # they look everywhere. Each of these searches is one in a k-d tree with a class in place of the codes. The answer is exact.

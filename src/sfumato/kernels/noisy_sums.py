@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import numba
 import numpy as np
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Numbers, Whole
 
-#
 # y = M d + noise, d independent with variances v, S the covariance of y. Rows of M are the sums, its columns the unknowns; S falls
 # into blocks of rows that share an unknown, which are inverted one by one. Blocks too large for that: see `near_sums`.
+
+Arrays = TypeVar("Arrays")
 
 _SINGULAR = 1e-8
 KNOWN = 1e-12
@@ -114,15 +116,11 @@ def inverse_of(sums, place, low, high):  # type: ignore[no-untyped-def]
     return s
 
 
-def kernel_arguments(**arrays: Any) -> NoisySums:
-    """Return the arrays with the types that the kernel was compiled for."""
-    whole = {"block_start", "block_row", "s_start", "s_row", "row_start", "row_unknown", "unknown_start", "unknown_row",
-             "side", "group_start", "group_unknown", "group_block_start"}  # fmt: skip
-    made = {}
-    for name, value in arrays.items():
-        kind = np.int64 if name in whole else bool if name == "simple" else np.float64
-        made[name] = np.ascontiguousarray(value, kind)
-    return NoisySums(**made)
+def kernel_arguments(kind: Callable[..., Arrays], **arrays: Any) -> Arrays:
+    """Return arrays as a named tuple, with the types that it declares and kernels were compiled for."""
+    types = {Whole: np.int64, Numbers: np.float64}
+    declared = get_type_hints(kind)
+    return kind(**{name: np.ascontiguousarray(a, types.get(declared[name], bool)) for name, a in arrays.items()})
 
 
 @numba.njit(cache=True, nogil=True)

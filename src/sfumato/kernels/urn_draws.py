@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -101,17 +101,38 @@ def _convolve(a: Numbers, b: Numbers) -> Numbers:
     return np.maximum(fftconvolve(a, b), 0.0)
 
 
-def power(a: Series, exponent: int, top: int) -> Series:
-    """Return a series multiplied with itself, by repeated squaring."""
-    result = ONE if a.marked is None else MARKED_ONE
-    square = a
+Factor = TypeVar("Factor")
+
+
+def _power(a: Factor, exponent: int, one: Factor, product: Callable[[Factor, Factor], Factor]) -> Factor:
+    """Return a factor multiplied with itself, by repeated squaring."""
+    result = one
     while exponent:
         if exponent & 1:
-            result = times(result, square, top)
+            result = product(result, a)
         exponent >>= 1
         if exponent:
-            square = times(square, square, top)
+            a = product(a, a)
     return result
+
+
+def _all_but_one(
+    factors: Sequence[Factor], counts: Sequence[int], one: Factor, product: Callable[[Factor, Factor], Factor]
+) -> Iterator[tuple[int, Factor]]:
+    """Yield, for each factor, the last first, the product of all (each taken `counts` times) but one copy of it."""
+    powers = [_power(factor, count, one, product) for factor, count in zip(factors, counts, strict=True)]
+    before = [one]
+    for factor in powers[:-1]:
+        before.append(product(before[-1], factor))
+    after = one
+    for i in range(len(powers) - 1, -1, -1):
+        yield i, product(product(before[i], after), _power(factors[i], counts[i] - 1, one, product))
+        after = product(powers[i], after)
+
+
+def power(a: Series, exponent: int, top: int) -> Series:
+    """Return a series multiplied with itself."""
+    return _power(a, exponent, ONE if a.marked is None else MARKED_ONE, lambda b, c: times(b, c, top))
 
 
 def coefficient(a: Series, b: Series, degree: int) -> float:
@@ -142,17 +163,7 @@ def product_coefficient(series: Sequence[Series], counts: Sequence[int], degree:
 def all_but_one(series: Sequence[Series], counts: Sequence[int], top: int) -> list[Series]:
     """Return, for each series, the product of all (each taken `counts` times) but one copy of this one."""
     one = ONE if series[0].marked is None else MARKED_ONE
-    powers = [power(s, c, top) for s, c in zip(series, counts, strict=True)]
-    before = [one]
-    for factor in powers[:-1]:
-        before.append(times(before[-1], factor, top))
-    result = []
-    after = one
-    for i in range(len(powers) - 1, -1, -1):
-        others = times(before[i], after, top)
-        result.append(times(others, power(series[i], counts[i] - 1, top), top))
-        after = times(powers[i], after, top)
-    return result[::-1]
+    return [rest for _, rest in _all_but_one(series, counts, one, lambda b, c: times(b, c, top))][::-1]
 
 
 # --- Two draws from the same urn that come out the same: sums of squared multinomial or hypergeometric probabilities.
@@ -303,7 +314,7 @@ def largest_chances(values: Numbers, counts: NDArray[np.int64], q: int, lift: in
         own = [level_with(x, y, v - lift) * reader for x, y in zip(x_mass, own_mass, strict=True)]
         for u, weight in _gauss(most):
             factors = [b + u * e for b, e in zip(below, level, strict=True)]
-            for i, rest in _all_but_one(factors, counts):
+            for i, rest in _all_but_one(factors, counts.tolist(), np.ones_like(factors[0]), np.multiply):
                 chances[i] += weight * float(np.real(np.vdot(np.conj(rest), own[i])))
         below = [b + e for b, e in zip(below, level, strict=True)]
     return np.clip(chances / given, 0.0, 1.0)
@@ -344,28 +355,6 @@ def _masses(values: Numbers, q: int, total: int, size: int, finite: bool) -> Num
 def _whole(q: int, total: int, finite: bool) -> float:
     """Return the chance that all cells together give q."""
     return float(_masses(np.array([float(total)]), q, total, q + 1, finite)[0, q])
-
-
-def _all_but_one(factors: list[Complex], counts: NDArray[np.int64]) -> Iterator[tuple[int, Complex]]:
-    """Yield, for each factor, the product of all (each taken `counts` times) but one copy of it."""
-    powers = [_power(f, int(c)) for f, c in zip(factors, counts, strict=True)]
-    before: list[Complex] = [np.ones_like(factors[0])]
-    for p in powers[:-1]:
-        before.append(before[-1] * p)
-    after = np.ones_like(factors[0])
-    for i in range(len(factors) - 1, -1, -1):
-        yield i, before[i] * after * _power(factors[i], int(counts[i]) - 1)
-        after = after * powers[i]
-
-
-def _power(a: Complex, exponent: int) -> Complex:
-    result = np.ones_like(a)
-    while exponent:
-        if exponent & 1:
-            result = result * a
-        exponent >>= 1
-        a = a * a if exponent else a
-    return result
 
 
 def guess_scores(difference: NDArray[np.int64], weights: Numbers, means: Numbers, lift: int) -> Numbers:

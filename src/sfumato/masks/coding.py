@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -319,9 +319,8 @@ class MultivariateTopCode(Mask):
         axes = whitened(np.eye(len(centre)), np.zeros(len(centre)), scatter)
         return centre, axes, float(chi2.ppf(self.quantile, axes.shape[1])) if axes.shape[1] else np.inf
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify that no released record lies outside, and count the records that were moved."""
-        said = []
         for ellipsoid in self.ellipsoids:
             outside = []
             for data in (before, after):
@@ -334,8 +333,7 @@ class MultivariateTopCode(Mask):
                     "nothing is released."
                 )
             says = f"{join_names(ellipsoid.names)}: no record lies beyond the {self.quantile:g} quantile of χ² from the centre"
-            said.append(Guarantee(step, f"{says}; {outside[0]:,} did", "all distances computed on the released values"))
-        return tuple(said)
+            yield Guarantee(step, f"{says}; {outside[0]:,} did", "all distances computed on the released values")
 
 
 def _patterns(x: Numbers) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:

@@ -9,6 +9,7 @@ from typing import Any
 from sfumato.contract import check_numbers, param
 from sfumato.data import Batch
 from sfumato.errors import ParameterError, join_names
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
 
@@ -22,9 +23,14 @@ def value_limit(doc: str) -> Any:
     return param(default=None, doc=doc, low=-1e300, high=1e300, per_column=True, of_data="numbers")
 
 
-def check_by_column(field: str, noun: str, setting: object, columns: Collection[str], verb: str = "masked") -> None:
-    """Refuse a setting by column that leaves out a masked column, or names one that is not masked."""
-    if not isinstance(setting, Mapping):
+def check_by_column(
+    field: str, noun: str, setting: object, columns: Collection[str] | None, verb: str = "masked"
+) -> None:
+    """Refuse a setting by column that leaves out a masked column, or names one that is not masked.
+
+    Where no columns are named, those of the data are: they are checked when the mask is fitted.
+    """
+    if columns is None or not isinstance(setting, Mapping):
         return
     if absent := [c for c in columns if c not in setting]:
         raise ParameterError(f"{field} gives no {noun} for {join_names(absent)}.")
@@ -35,6 +41,11 @@ def check_by_column(field: str, noun: str, setting: object, columns: Collection[
 def of_column(setting: Any, name: str) -> Any:
     """Return a setting that may be given by column; None for a column that it does not name."""
     return setting.get(name) if isinstance(setting, Mapping) else setting
+
+
+def limited_columns(names: Iterable[str], schema: Schema) -> list[str]:
+    """Return the columns that the schema limits: to whole numbers, or by a bound."""
+    return [n for n in names if schema[n].integer or schema[n].bounds != (None, None)]
 
 
 def replace_numbers(

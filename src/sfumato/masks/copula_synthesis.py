@@ -25,7 +25,7 @@ from sfumato.kernels.copula import (
 )
 from sfumato.kernels.moments import covariance_root
 from sfumato.masks.gadp import LEVELS, PIECE, RARE, is_number
-from sfumato.masks.normal_synthesis import IMPLICATES, Originals, alone, new_ids, synthetic_schema
+from sfumato.masks.normal_synthesis import Originals, alone, implicates_parameter, new_ids, synthetic_schema
 from sfumato.schema import Role, Schema
 from sfumato.typing import Numbers
 
@@ -361,7 +361,7 @@ class CopulaSynthesis(Mask):
     size: int | None = param(
         default=None, doc="number of new records; as many as the original has if none", low=1, high=1e9, integer=True
     )
-    implicates: int = param(default=1, doc=IMPLICATES, low=1, high=1000, integer=True)
+    implicates: int = implicates_parameter()
     smooth: int = param(
         default=3,
         doc="how many neighbouring values a released number's range is averaged over",
@@ -377,11 +377,6 @@ class CopulaSynthesis(Mask):
     )
     model: Any = learned("columns", "smooth", default=None)
     records: Any = learned("columns", "smooth", default=None)
-
-    @override
-    @property
-    def versions(self) -> int:
-        return self.implicates
 
     def _wanted(self, schema: Schema) -> tuple[str, ...]:
         out = (Role.IDENTIFIER, Role.HOUSEHOLD, Role.CONTRIBUTOR)

@@ -17,7 +17,7 @@ from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.copula import regress
 from sfumato.kernels.moments import centred_products, covariance_root, first_pass, is_constant
-from sfumato.masks.column_settings import numeric_columns, replace_numbers
+from sfumato.masks.column_settings import limited_columns, numeric_columns, replace_numbers
 from sfumato.schema import Level, Scale, Schema
 from sfumato.typing import Numbers
 
@@ -367,7 +367,7 @@ class ConditionalNormal(MaskGiven, abstract=True):
 
     def limits_stated(self, schema: Schema, step: str) -> tuple[Guarantee, ...]:
         """Say how bounds and whole numbers change the moments, and which categories are pooled as too rare."""
-        kept = [n for n in self.masked if schema[n].integer or schema[n].bounds != (None, None)]
+        kept = limited_columns(self.masked, schema)
         says = f"{join_names(kept)}: values are whole where the schema says so, and moved to its bounds where a draw passes them"
         bounded = (Guarantee(step, says, "by construction; moments are kept up to this"),) if kept else ()
         return (*bounded, *pooled_guarantee(self.models[-1].given, step))

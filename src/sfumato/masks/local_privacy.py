@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, Self
 
@@ -65,10 +65,9 @@ class LocalPrivacy(Mask, abstract=True):
     def validate(self) -> None:
         super().validate()
         check_range(self.low, self.high, self.columns)
-        if self.columns is not None:
-            self._check_named(self.columns)
+        self._check_named(self.columns)
 
-    def _check_named(self, columns: tuple[str, ...]) -> None:
+    def _check_named(self, columns: tuple[str, ...] | None) -> None:
         for field, noun in (("sensitivity", "number"), ("epsilon", "ε"), ("low", "bound"), ("high", "bound")):
             check_by_column(field, noun, getattr(self, field), columns)
 
@@ -141,9 +140,8 @@ class LocalPrivacy(Mask, abstract=True):
         """Return the sum of the parameters over columns, as text."""
         return f"ε = {sum(of_column(self.epsilon, n) for n in self.names):g}"
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """State the privacy of each value, by column and in sum, and what is not protected."""
-        said = []
         for name in self.names:
             low, high = bounds_of(self.low, self.high, before.schema, name)
             sensitivity = of_column(self.sensitivity, name)
@@ -152,12 +150,12 @@ class LocalPrivacy(Mask, abstract=True):
             says = f"{name}: {privacy} of each value, for {pair} (local: of values, not of the file)"
             scale, grid = self.noise_scale(name)
             how = f"by construction: {self.distribution} of scale {scale:.6g} on a grid of {grid:.6g}, and nothing learned"
-            said.append(Guarantee(step, says, how))
+            yield Guarantee(step, says, how)
         if len(self.names) > 1:
             says = f"{join_names(self.names)}: all columns of a record together have {self.total(len(self.names))}"
-            said.append(Guarantee(step, says, "sum over the columns (sequential composition)"))
+            yield Guarantee(step, says, "sum over the columns (sequential composition)")
         says = f"{join_names(self.names)}: whether a value is missing is not hidden, nor is anything in columns that are not masked"
-        return (*said, Guarantee(step, says, "missing values stay where they are"))
+        yield Guarantee(step, says, "missing values stay where they are")
 
     distribution: ClassVar[str]
 

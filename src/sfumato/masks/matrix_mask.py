@@ -26,7 +26,7 @@ from sfumato.contract import (
 from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError, join_names
 from sfumato.masks.aggregation import with_followers
-from sfumato.masks.column_settings import check_by_column, numeric_columns, replace_numbers
+from sfumato.masks.column_settings import check_by_column, limited_columns, numeric_columns, replace_numbers
 from sfumato.schema import Attribute, Level, Role, Scale, Schema
 from sfumato.typing import Numbers
 
@@ -468,7 +468,7 @@ class Displace(Mask):
         )
         how = "by construction; whoever knows one true value knows the amount, and with it the whole column"
         said = [Guarantee(step, says, how)]
-        if kept := [n for n in self.amounts if before.schema[n].integer or before.schema[n].bounds != (None, None)]:
+        if kept := limited_columns(self.amounts, before.schema):
             says = "values are whole where the schema says so, and moved to its bounds where the amount passes them"
             said.append(Guarantee(step, f"{join_names(kept)}: {says}", "by construction"))
         return tuple(said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
@@ -110,14 +111,6 @@ class Microaggregation(Mask, abstract=True):
             )
         return float(mean), 1.0 if is_constant(mean, variance) else float(np.sqrt(variance))
 
-    @override
-    def touches(self, schema: Schema) -> tuple[str, ...]:
-        return (*super().touches(schema), *(self.within or ()))
-
-    def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the aggregated columns."""
-        return self.names or super().changes(schema)
-
     # -- masking
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
@@ -198,9 +191,9 @@ class Microaggregation(Mask, abstract=True):
 
     # -- guarantees
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify on the released values that each combination is shared by at least k records or households."""
-        said, suppressed = list[Guarantee](), 0
+        suppressed = 0
         beside = [*(self.within or ()), *filter(None, [after.schema.one("household")])]
         where = f" of one stratum ({join_names(self.within)})" if self.within else ""
         for names in self.together(self.names, after.schema):
@@ -219,11 +212,10 @@ class Microaggregation(Mask, abstract=True):
                 )
             says = f"{join_names(names)}: every released {what} is shared by at least {self.k} {whose}{where}"
             how = f"released values counted; the smallest group has {smallest if known.any() else 0:,}"
-            said.append(Guarantee(step, says, how))
+            yield Guarantee(step, says, how)
         if suppressed:
             says = f"{suppressed:,} values are suppressed (rare = 'suppress')"
-            said.append(Guarantee(step, says, "missing values counted"))
-        return tuple(said)
+            yield Guarantee(step, says, "missing values counted")
 
     def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return the block averaging of records as A (matrix-masking paper, section IV: aggregation across records)."""

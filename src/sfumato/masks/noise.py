@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract import (
-    Draws,
-    Guarantee,
-    Mask,
-    MatrixForm,
-    check_values,
-    learned,
-    numeric_targets,
-    param,
-)
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, check_values, learned, numeric_targets, param
 from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, join_names, plural
 from sfumato.kernels.moments import Moments, covariance_root, is_constant
-from sfumato.masks.column_settings import check_by_column, numeric_columns, of_column, replace_numbers, value_limit
+from sfumato.masks.column_settings import (
+    check_by_column,
+    limited_columns,
+    numeric_columns,
+    of_column,
+    replace_numbers,
+    value_limit,
+)
 from sfumato.schema import Level, Schema
 from sfumato.typing import Numbers
 
@@ -46,8 +44,7 @@ class NoiseLevel(Mask, abstract=True):
     @override
     def validate(self) -> None:
         super().validate()
-        if self.columns is not None:
-            check_by_column("lambda2", "level", self.lambda2, self.columns)
+        check_by_column("lambda2", "level", self.lambda2, self.columns)
 
     def targets(self, data: Microdata) -> tuple[str, ...]:
         """Return the columns to mask, those of households first; each has a level."""
@@ -124,7 +121,7 @@ def moments_kept(step: str, before: Moments, after: Moments, over: str, schema: 
     what = f"{join_names(before.names)}: mean and {'covariance' if len(before.names) > 1 else 'variance'} over {over}"
     mean, covariance = apart(before, after)
     how = f"compared on the released data: means within {mean:.1g} standard deviations, covariances within {covariance:.1g}"
-    if any(schema[n].integer or schema[n].bounds != (None, None) for n in before.names):
+    if limited_columns(before.names, schema):
         says = "are those of the original, up to values made whole or moved to the bounds of the schema"
         return Guarantee(step, f"{what} {says}", how)
     scale = np.sqrt(np.diag(before.covariance))
@@ -151,7 +148,58 @@ def apart(one: Moments, two: Moments) -> tuple[float, float]:
 # --- Additive noise, with one meaning of its level: the noise variance as a share of the variable's own variance.
 
 
-class AdditiveNoise(NoiseLevel, abstract=True):
+class RootedNoise(Mask, abstract=True):
+    """Y = X + ε, ε normal: a level for each column times a triangular root times the record's standard normal draws."""
+
+    if TYPE_CHECKING:  # each kind of noise learns its own
+
+        @property
+        def names(self) -> Any: ...  # noqa: D102
+
+        @property
+        def root(self) -> Any: ...  # noqa: D102
+
+    def _level(self, names: tuple[str, ...]) -> Numbers:
+        """Return what the noise of each column is multiplied by, shape (k,)."""
+        return np.ones(len(names))
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Add the noise of each record."""
+        noise = self.unit_noise(batch, draws)
+        return replace_numbers(batch, self.names, partial(_add, batch), self._level(self.names), noise)
+
+    def unit_noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
+        """Return each column's noise at level 1, shape (n,) each; it does not depend on the level.
+
+        The order of the sum is the same for every record.
+        """
+
+        def make() -> list[Numbers]:
+            standard = [draws.normals(batch.units(name), name) for name in self.names]
+            noise = [np.zeros(len(batch)) for _ in self.names]
+            for j, row in enumerate(self.root):
+                for weight, z in zip(row[: j + 1], standard, strict=False):
+                    noise[j] += weight * z
+            return noise
+
+        made: list[Numbers] = draws.remember((batch.ids, self.root), make)
+        return made
+
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return M = X + C: a random displacement, zero where a value is missing."""
+        batch = needed(data, self.names)
+        noise = np.column_stack(self.unit_noise(batch, draws)) * self._level(self.names)
+        gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in self.names])
+        return MatrixForm(self.names, self.names, C=np.where(gaps, 0.0, noise), random=("C",))
+
+    def limits_stated(self, schema: Schema, step: str, how: str) -> list[Guarantee]:
+        """Say that whole numbers and bounds of the schema change the noise."""
+        says = "values are whole where the schema says so, and moved to its bounds where noise passes them"
+        limited = limited_columns(self.names, schema)
+        return [Guarantee(step, f"{join_names(limited)}: {says}", how)] if limited else []
+
+
+class AdditiveNoise(NoiseLevel, RootedNoise, abstract=True):
     """Y = X + ε on chosen columns, ε normal with mean zero and variance λ² times the column's variance."""
 
     names: Any = learned("columns", default=None)
@@ -176,33 +224,10 @@ class AdditiveNoise(NoiseLevel, abstract=True):
             covariance[np.ix_(at, at)] = moments.covariance
         return self.learn(names=names, root=covariance_root(self.shape(covariance)))
 
-    def transform(self, batch: Batch, draws: Draws) -> Batch:
-        """Add the noise of each record: λ times the root times its standard normal draws."""
-        noise = self.unit_noise(batch, draws)
-        return replace_numbers(batch, self.names, partial(_add, batch), self._level(self.names), noise)
-
-    def unit_noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
-        """Return each column's noise at λ² = 1, shape (n,) each; it does not depend on the level."""
-        made: list[Numbers] = draws.remember(
-            (batch.ids, self.root), lambda: rooted_noise(batch, self.names, self.root, draws)
-        )
-        return made
-
-    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
-        """Return M = X + C: a random displacement, zero where a value is missing."""
-        batch = needed(data, self.names)
-        noise = np.column_stack(self.unit_noise(batch, draws)) * self._level(self.names)
-        gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in self.names])
-        return MatrixForm(self.names, self.names, C=np.where(gaps, 0.0, noise), random=("C",))
-
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Say how bounds, rounding and linear dependence change the noise."""
-        said = []
-        kept = [n for n in self.names if before.schema[n].integer or before.schema[n].bounds != (None, None)]
-        if kept:
-            says = "values are whole where the schema says so, and moved to its bounds where noise passes them"
-            how = "by construction; analytic curves do not include this, empirical ones do"
-            said.append(Guarantee(step, f"{join_names(kept)}: {says}", how))
+        how = "by construction; analytic curves do not include this, empirical ones do"
+        said = self.limits_stated(before.schema, step, how)
         if (np.diag(self.root) == 0).any():
             says = f"{join_names(self.names)}: the columns are linearly dependent, and their noise is too, so sums still add up"
             said.append(
@@ -217,19 +242,6 @@ class AdditiveNoise(NoiseLevel, abstract=True):
         level = np.zeros(len(names))
         level[inside] = self._level(tuple(n for n in names if n in masked))
         return self.shape(covariance) * np.outer(level, level)
-
-
-def rooted_noise(batch: Batch, names: Sequence[str], root: Numbers, draws: Draws) -> list[Numbers]:
-    """Return normal noise of the covariance root root′, root lower triangular; a column for each name, shape (n,) each.
-
-    The order of the sum is the same for every record.
-    """
-    standard = [draws.normals(batch.units(name), name) for name in names]
-    noise = [np.zeros(len(batch)) for _ in names]
-    for j, row in enumerate(root):
-        for weight, z in zip(row[: j + 1], standard, strict=False):
-            noise[j] += weight * z
-    return noise
 
 
 def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
@@ -276,7 +288,7 @@ class IndependentNoise(AdditiveNoise):
 # --- Normal noise with a given covariance matrix: M = X + C, C ~ N(0, Ω) (matrix-masking paper, section IV).
 
 
-class StructuredNoise(Mask):
+class StructuredNoise(RootedNoise):
     """Additive normal noise whose covariance matrix is given, in the units of the columns.
 
     Noise may differ between directions: a covariance of rank one moves a record along one line only, and every combination
@@ -289,7 +301,7 @@ class StructuredNoise(Mask):
         doc="variances and covariances of the noise: rows of numbers, a row for each column",
         of_data="nothing",  # covariance of the noise: analysts need it, and it is not a value of any record
     )
-    order: Any = learned("columns", default=None)
+    names: Any = learned("columns", default=None)
     root: Any = learned("columns", "covariance", default=None)
 
     @override
@@ -303,19 +315,7 @@ class StructuredNoise(Mask):
         check_values(data, names)
         order = tuple(sorted(names, key=lambda n: data.schema[n].level is not Level.HOUSEHOLD))
         at = [names.index(n) for n in order]
-        return self.learn(order=order, root=covariance_root(np.array(self.covariance)[np.ix_(at, at)]))
-
-    def transform(self, batch: Batch, draws: Draws) -> Batch:
-        """Add the noise of each record: the root times its standard normal draws."""
-        noise = rooted_noise(batch, self.order, self.root, draws)
-        return replace_numbers(batch, self.order, partial(_sum, batch), noise)
-
-    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
-        """Return M = X + C: a random displacement, zero where a value is missing."""
-        batch = needed(data, self.order)
-        gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in self.order])
-        noise = np.where(gaps, 0.0, np.column_stack(rooted_noise(batch, self.order, self.root, draws)))
-        return MatrixForm(self.order, self.order, C=noise, random=("C",))
+        return self.learn(names=order, root=covariance_root(np.array(self.covariance)[np.ix_(at, at)]))
 
     def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Numbers:
         """Return the covariance of the noise on these columns as it is drawn, zero for those not masked."""
@@ -333,16 +333,8 @@ class StructuredNoise(Mask):
             if exact
             else ""
         )
-        said = [Guarantee(step, says, f"by construction; the rank of the covariance is {drawn} of {len(self.columns)}")]
-        if kept := [n for n in self.columns if before.schema[n].integer or before.schema[n].bounds != (None, None)]:
-            says = "values are whole where the schema says so, and moved to its bounds where noise passes them"
-            said.append(Guarantee(step, f"{join_names(kept)}: {says}", "by construction"))
-        return tuple(said)
-
-
-def _sum(batch: Batch, name: str, noise: Numbers) -> Numbers:
-    with np.errstate(over="ignore"):
-        return np.asarray(batch.numbers(name) + noise)
+        drawn_from = f"by construction; the rank of the covariance is {drawn} of {len(self.columns)}"
+        return (Guarantee(step, says, drawn_from), *self.limits_stated(before.schema, step, "by construction"))
 
 
 def _plain(given: Any, size: int) -> tuple[tuple[float, ...], ...]:
@@ -445,9 +437,8 @@ def bounds_of(low: Any, high: Any, schema: Schema, name: str) -> tuple[float, fl
 
 def check_range(low: Any, high: Any, columns: tuple[str, ...] | None) -> None:
     """Refuse bounds by column that are not given for the masked columns, and a lowest value above the highest."""
-    if columns is not None:
-        check_by_column("low", "bound", low, columns)
-        check_by_column("high", "bound", high, columns)
+    check_by_column("low", "bound", low, columns)
+    check_by_column("high", "bound", high, columns)
     given = [setting for setting in (low, high) if isinstance(setting, Mapping)]
     names = {name for setting in given for name in setting} or {""}
     for name in names:

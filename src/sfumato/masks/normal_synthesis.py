@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from sfumato.contract import Draws, Guarantee, Mask, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.contract.release_model import NoiseModel, ReleaseModel, Target
 from sfumato.data import Batch, Column, Microdata, Rows
-from sfumato.errors import DataError, ParameterError, join_names
+from sfumato.errors import DataError, join_names
 from sfumato.kernels.classes import mix64
 from sfumato.masks.gadp import (
     ConditionalNormal,
@@ -290,8 +289,16 @@ class FullSynthesisModel(ReleaseModel):
         return float((S[x, x] - explained) * (1 - (1 + q) / self.n + (1 + q) * self._fitted(q)))
 
 
-IMPLICATES = "how many versions of the file are released, for the combining rules"
-PROPER = "draw the model's parameters too, from their posterior, rather than take the estimates"
+def implicates_parameter() -> Any:
+    """Declare the parameter `implicates`."""
+    doc = "how many versions of the file are released, for the combining rules"
+    return param(default=1, doc=doc, low=1, high=1000, integer=True)
+
+
+def proper_parameter() -> Any:
+    """Declare the parameter `proper`."""
+    doc = "draw the model's parameters too, from their posterior, rather than take the estimates"
+    return param(default=True, doc=doc)
 
 
 class NormalSynthesis(ConditionalNormal):
@@ -312,18 +319,8 @@ class NormalSynthesis(ConditionalNormal):
 
     no_matrix: ClassVar[str] = "what is released for the synthetic columns is drawn anew, not computed from the records"
 
-    implicates: int = param(default=1, doc=IMPLICATES, low=1, high=1000, integer=True)
-    proper: bool = param(default=True, doc=PROPER)
-
-    @override
-    def validate(self) -> None:
-        super().validate()
-        check_flag(self.name, "proper", self.proper)
-
-    @override
-    @property
-    def versions(self) -> int:
-        return self.implicates
+    implicates: int = implicates_parameter()
+    proper: bool = proper_parameter()
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw parameters, then each record's values."""
@@ -382,20 +379,10 @@ class FullNormalSynthesis(Mask):
     size: int | None = param(
         default=None, doc="number of new records; as many as the original has if none", low=1, high=1e9, integer=True
     )
-    implicates: int = param(default=1, doc=IMPLICATES, low=1, high=1000, integer=True)
-    proper: bool = param(default=True, doc=PROPER)
+    implicates: int = implicates_parameter()
+    proper: bool = proper_parameter()
     model: Any = learned("columns", default=None)
     records: Any = learned("columns", default=None)
-
-    @override
-    def validate(self) -> None:
-        super().validate()
-        check_flag(self.name, "proper", self.proper)
-
-    @override
-    @property
-    def versions(self) -> int:
-        return self.implicates
 
     def schema_after(self, schema: Schema) -> Schema:
         """Return the schema of the named columns."""
@@ -450,9 +437,3 @@ class FullNormalSynthesis(Mask):
             f"all {len(after):,} records are synthetic; {same:,} of them agree with an original record in every column"
         )
         return (Guarantee(step, says, "every synthetic record compared with every original one"),)
-
-
-def check_flag(mask: str, field: str, value: object) -> None:
-    """Refuse any value other than true and false."""
-    if not isinstance(value, bool):
-        raise ParameterError(f"{field} of {mask} must be true or false.")

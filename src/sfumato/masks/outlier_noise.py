@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, Self
 
@@ -128,9 +128,8 @@ class OutlierNoise(NoiseLevel):
         c = [np.where(np.isnan(batch.numbers(n)), 0.0, noise) for n, noise in zip(names, columns, strict=True)]
         return MatrixForm(names, names, C=np.column_stack(c), random=("C",), depends=("C",))
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Count the outliers, and verify that no other value changed."""
-        said = []
         for part in self.parts:
             old, new = needed(before, part.names), needed(after, part.names)
             at = np.argsort(new.ids, kind="stable")[np.argsort(np.argsort(old.ids, kind="stable"), kind="stable")]
@@ -144,20 +143,17 @@ class OutlierNoise(NoiseLevel):
                     says = (
                         f"{name}: {moved:,} values that are no outliers were made whole or moved to the schema's bounds"
                     )
-                    said.append(Guarantee(step, says, "all records compared"))
+                    yield Guarantee(step, says, "all records compared")
             known = ~np.all([np.isnan(old.numbers(name)) for name in part.names], axis=0)
             count, of = int((flagged & known).sum()), int(known.sum())
             got = f"{count:,} of {of:,} records are outliers and got noise"
             if not count:
                 got = f"none of {of:,} records is an outlier, so none got noise"
-            said.append(
-                Guarantee(
-                    step,
-                    f"{join_names(part.names)}: {got}; the others are released as they are",
-                    "all records compared",
-                )
+            yield Guarantee(
+                step,
+                f"{join_names(part.names)}: {got}; the others are released as they are",
+                "all records compared",
             )
-        return tuple(said)
 
 
 def robust_distances(x: list[Numbers], centre: Numbers, scatter: Numbers) -> tuple[Numbers, NDArray[np.int64]]:

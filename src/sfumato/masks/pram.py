@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -154,9 +154,8 @@ class PRAM(Mask):
     @override
     def validate(self) -> None:
         super().validate()
-        for field in ("invariant", "joint"):
-            if not isinstance(getattr(self, field), bool | None):
-                raise ParameterError(f"{field} of {self.name} must be yes or no (True or False).")
+        if not isinstance(self.invariant, bool | None):
+            raise ParameterError(f"invariant of {self.name} must be yes or no (True or False).")
         if both := [c for c in self.columns or () if c in (self.within or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be randomised and be a stratum at once.")
         if self.pd == 1 or (isinstance(self.pd, Mapping) and 1 in self.pd.values()):
@@ -304,9 +303,8 @@ class PRAM(Mask):
                 "made from. Recode them, or fit the mask on data that have it."
             )
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify the smallest diagonal entry and the invariance of each matrix."""
-        said = []
         where = " in each stratum" if self.within else ""
         for label, move in self.transitions.items():
             least, off = float(move.diagonal().min()), move.imbalance()
@@ -318,7 +316,7 @@ class PRAM(Mask):
                     "nothing is released."
                 )
             says = f"{label}: every category stays with a chance of at least {least if pd is None else pd:.4g}{where}"
-            said.append(Guarantee(step, says, f"diagonals of the matrix: the smallest is {least:.6f}"))
+            yield Guarantee(step, says, f"diagonals of the matrix: the smallest is {least:.6f}")
             wanted = bool(self.invariant) if label in (self.matrix or {}) else self.invariant is not False
             if wanted and off > 1e-9:
                 raise DataError(f"the matrix of '{label}' does not keep the expected counts; nothing is released.")
@@ -331,13 +329,10 @@ class PRAM(Mask):
                     else "the matrix is singular: no correction"
                 )
                 says = f"{label}: expected counts differ from {made_from}; {remedy}"
-            said.append(
-                Guarantee(step, says, f"t'R against t': they differ by {max(off, 1e-15):.0e} of the records at most")
-            )
+            yield Guarantee(step, says, f"t'R against t': they differ by {max(off, 1e-15):.0e} of the records at most")
             if still := int(move.counts[move.diagonal() >= 1].sum()):
                 says = f"{label}: {still:,} records cannot change, as their category stays with a chance of 1"
-                said.append(Guarantee(step, says, "diagonals of 1 counted"))
-        return tuple(said)
+                yield Guarantee(step, says, "diagonals of 1 counted")
 
 
 def _gaps(columns: tuple[str, ...], cell: Cell, schema: Schema) -> list[bool]:

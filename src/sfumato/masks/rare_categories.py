@@ -6,7 +6,7 @@ import bisect
 import heapq
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -276,9 +276,8 @@ class MergeRare(Mask):
                 found.append(self.other)
         return found
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify that every released category has enough records, and say how many categories are left."""
-        said = []
         for name in self.merged:
             unit = _unit(before.schema[name], before)
             counts = count_values(after, name, unit)
@@ -288,8 +287,7 @@ class MergeRare(Mask):
                 )
             old = len(count_values(before, name))
             says = f"{name}: every released category has at least {self.least:,} {unit}; {len(counts):,} of {old:,} are left"
-            said.append(Guarantee(step, says, f"counted; the smallest has {min(counts.values(), default=0):,}"))
-        return tuple(said)
+            yield Guarantee(step, says, f"counted; the smallest has {min(counts.values(), default=0):,}")
 
 
 def _unit(attribute: Attribute, data: Microdata) -> str:
@@ -392,9 +390,9 @@ class RecodeRare(Mask):
         chain = self._chain(attribute, value)
         return chain[-1] if self.repeat == "until_frequent" else chain[min(1, len(chain) - 1)]
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify that no rare value is released unchanged (or at all, if cuts are repeated), and count the shortened values."""
-        said, t = [], self.least
+        t = self.least
         for name, table in self.tables.items():
             counts = count_values(after, name, self._counted)
             uncut = {chain[0] for v in table if (chain := self._chain(before.schema[name], v))[0] == table[v]} - {ROOT}
@@ -405,8 +403,7 @@ class RecodeRare(Mask):
             cut = sum(n for label, n in count_values(after, name).items() if label not in uncut)
             what = "value is released uncut" if self.repeat == "once" else f"value but '{ROOT}' is released"
             says = f"{name}: no {what} that fewer than {t:,} {self._counted} have; {cut:,} records have a cut one"
-            said.append(Guarantee(step, says, "released values counted"))
-        return tuple(said)
+            yield Guarantee(step, says, "released values counted")
 
 
 class ChangeRare(Mask):

@@ -6,7 +6,7 @@ import itertools
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -213,9 +213,8 @@ class Recoding(Mask, abstract=True):
             raise DataError(no_rule(name, f"{left:,} values"))
         return [str(label) for label in new]
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify that every released value is a label that its rule allows."""
-        said = []
         for name, rule in self.plan(before.schema).items():
             found = distinct(after, name)
             if isinstance(rule, int):
@@ -231,8 +230,7 @@ class Recoding(Mask, abstract=True):
                 raise DataError(
                     f"{wrong:,} released values of '{name}' are not what its rule says; nothing is released."
                 )
-            said.append(Guarantee(step, says, "all released values checked"))
-        return tuple(said)
+            yield Guarantee(step, says, "all released values checked")
 
 
 # -- applying a rule to values

@@ -22,7 +22,6 @@ from sfumato.kernels.copula import (
 )
 from sfumato.kernels.moments import covariance_root
 from sfumato.masks.gadp import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
-from sfumato.schema import Schema
 from sfumato.typing import Numbers, Whole
 
 
@@ -69,10 +68,6 @@ class Shuffle(MaskGiven):
             if known.min() == known.max():
                 raise DataError(f"column '{name}' is constant, so shuffling would change nothing. Leave it out.")
         return self.learn(names=names, regressors=tuple(replace(g, mean=0.0) for g in given))
-
-    def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the shuffled columns."""
-        return self.names or super().changes(schema)
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Shuffle household columns among households, then the others among records."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -411,9 +411,9 @@ class SuppressValues(Mask):
                 out = out.with_codes(name, np.where(hit & ~batch.missing(name), -1, codes))
         return out
 
-    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify that no value is left where the rule holds and that household members agree; count the suppressed values."""
-        said, schema = [], before.schema
+        schema = before.schema
         household = [n for n in (schema.one("household"),) if n is not None]
         batch = before.batch([*dict.fromkeys([*self.touches(schema), *household])])
         released = after.batch([*dict.fromkeys([*self.columns, *household])])
@@ -426,8 +426,7 @@ class SuppressValues(Mask):
                 raise DataError(f"some values of '{name}' are still there where the rule holds; nothing is released.")
             count = int((gone & ~batch.missing(name)).sum())
             says = f"{name}: no value is released where {self.where}; {count:,} of {len(hit):,} are suppressed"
-            said.append(Guarantee(step, says, "all released values checked"))
-        return tuple(said)
+            yield Guarantee(step, says, "all released values checked")
 
 
 class SuppressColumns(Mask):

@@ -22,7 +22,6 @@ from sfumato.masks.column_settings import check_by_column, numeric_columns, of_c
 from sfumato.schema import Level, Schema
 from sfumato.typing import Integers, Numbers
 
-#
 # Swapping permutes a column, so its distribution, mean and variance stay. With a the centred values, S their sum of squares
 # and π the permutation, everything else depends on C = Σ a_i a_π(i) / S: for normal records C is independent of S. If either x
 # or y is swapped, the slope of y on x is βC + Σ a_π(i) e_i / S.
@@ -252,10 +251,6 @@ class DataSwap(Mask):
     def touches(self, schema: Schema) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*(self.names or self.columns or schema.names(role="key")), *self._asked]))
 
-    def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the swapped columns."""
-        return self.names or super().changes(schema)
-
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Pair the records and exchange their values."""
         if not len(batch):
@@ -404,8 +399,7 @@ class RankSwap(Mask):
         super().validate()
         if both := [c for c in self.columns or () if c in (self.within or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be a stratum at once.")
-        if self.columns is not None:
-            check_by_column("p", "limit", self.p, self.columns, "swapped")
+        check_by_column("p", "limit", self.p, self.columns, "swapped")
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn which columns are swapped."""
@@ -420,14 +414,6 @@ class RankSwap(Mask):
                 check_numeric(data, name)  # ordered categories have ranks too, through the schema's value map
         check_by_column("p", "limit", self.p, names, "swapped")
         return self.learn(names=names)
-
-    @override
-    def touches(self, schema: Schema) -> tuple[str, ...]:
-        return (*super().touches(schema), *(self.within or ()))
-
-    def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the swapped columns."""
-        return self.names or super().changes(schema)
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Swap each column: rank its values, draw a partner for each rank, and exchange."""

@@ -428,7 +428,7 @@ class Problem:
 
 def check_threshold(r: float) -> None:
     """Refuse a threshold that no risk is compared with."""
-    if isinstance(r, bool) or not (isinstance(r, int | float) and 0 < r < math.inf):
+    if isinstance(r, bool) or not (isinstance(r, int | float | np.number) and 0 < r < math.inf):
         raise ParameterError("the risk threshold r must be a number above 0.")
 
 

@@ -134,9 +134,9 @@ def _mask(a: float, b: float, attained: bool, facts: tuple[float, float, float, 
 
 def _check(rho: float, rho1: float, rho2: float, tau: float) -> None:
     for name, value in (("rho", rho), ("rho1", rho1), ("rho2", rho2)):
-        if not -1 <= value <= 1:
+        if not (isinstance(value, int | float | np.number) and -1 <= value <= 1):
             raise ParameterError(f"{name} must be a correlation, from -1 to 1.")
-    if not (math.isfinite(tau) and tau > 0):
+    if not (isinstance(tau, int | float | np.number) and 0 < tau < math.inf):
         raise ParameterError(
             "tau must be a number above 0: no mask satisfies the strict criterion 'explained variance < 0', not even one that "
             "releases nothing."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,31 +26,75 @@ from sfumato.utility.estimators import Mean, MeanCombination, Slope
 # study, and the tests hold the two against each other.
 
 
-def _array(value: ArrayLike) -> Numbers:
+_LIMITS: dict[str, tuple[str, Callable[[Numbers], Any]]] = {
+    "lambda2": ("numbers of at least 0", lambda x: x >= 0),
+    "variance": ("a number of at least 0", lambda x: x >= 0),
+    "residual": ("a number of at least 0", lambda x: x >= 0),
+    "error": ("a number of at least 0", lambda x: x >= 0),
+    "n": ("a whole number of at least 1", lambda x: (x >= 1) & (x % 1 == 0)),
+    "r2": ("a number above 0 and at most 1", lambda x: (x > 0) & (x <= 1)),
+    "m": ("a probability, from 0 to 1", lambda x: (x >= 0) & (x <= 1)),
+    "rho": ("a correlation, from -1 to 1", lambda x: np.abs(x) <= 1),
+    "beta": ("a number", np.isfinite),
+}
+"""What the arguments of the formulas must be."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _checked(formula: Callable[P, T]) -> Callable[P, T]:
+    """Refuse arguments for which a formula has no meaning; a slope needs a variance above 0."""
+    signature = inspect.signature(formula)
+
+    @wraps(formula)
+    def check(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if name not in _LIMITS:
+                continue
+            allowed, holds = _LIMITS[name]
+            try:
+                x = _array(value)
+            except (TypeError, ValueError):
+                x = np.array(np.nan)
+            if not (np.all(np.isfinite(x)) and np.all(holds(x))):
+                raise ParameterError(f"{name} must be {allowed}.")
+            if name == "variance" and "slope" in formula.__name__ and not np.all(x > 0):
+                raise ParameterError("variance must be a number above 0: a column that is constant has no slope.")
+        return formula(*args, **kwargs)
+
+    return check
+
+
+def _array(value: Any) -> Numbers:
     return np.asarray(value, np.float64)
 
 
+@_checked
 def attenuation(lambda2: ArrayLike) -> Numbers:
     """Return the factor on the correlation of a masked with an unmasked column: 1/√(1+λ²) (section 3)."""
     return 1 / np.sqrt(1 + _array(lambda2))
 
 
+@_checked
 def utility_mean(lambda2: ArrayLike, variance: float, n: int) -> Numbers:
     """Return U of a mean: n / ((1+λ²) σ²); for c'μ put c'Σc for σ² (section 5, ERRATA 0.8)."""
     with np.errstate(divide="ignore"):
         return n / ((1 + _array(lambda2)) * variance)
 
 
+@_checked
 def variance_slope_case1(residual: float, variance: float, n: int) -> float:
     """Return Var(β̂) when both columns carry Kim noise: σₑ²/((n-3)σ²), whatever λ² (Case 1)."""
     return residual / ((n - 3) * variance) if n > 3 else float("inf")
 
 
+@_checked
 def expected_slope_case2(beta: float, lambda2: ArrayLike) -> Numbers:
     """Return E(β̂₂) = β/(1+λ²) when only the independent variable is masked (4.3)."""
     return beta / (1 + _array(lambda2))
 
 
+@_checked
 def variance_slope_case2(lambda2: ArrayLike, beta: float, variance: float, residual: float, n: int) -> Numbers:
     """Return Var(β̂₂) (4.4); infinite for n ≤ 3 (ERRATA 0.17)."""
     k = 1 + _array(lambda2)
@@ -56,11 +103,17 @@ def variance_slope_case2(lambda2: ArrayLike, beta: float, variance: float, resid
     return (beta**2 * variance * (1 - 1 / k) + residual) / ((n - 3) * variance * k)
 
 
+@_checked
 def r_squared(beta: float, variance: float, residual: float) -> float:
     """Return the coefficient of determination 1 - σₑ²/(β²σ² + σₑ²) (4.6)."""
-    return 1 - residual / (beta**2 * variance + residual)
+    if (total := beta**2 * variance + residual) == 0:
+        raise ParameterError(
+            "beta and residual are 0: the dependent variable is constant, so there is nothing to explain."
+        )
+    return 1 - residual / total
 
 
+@_checked
 def utility_slope_case2(lambda2: ArrayLike, beta: float, r2: float, n: int) -> Numbers:
     """Return U of the slope when only the independent variable is masked (4.5). Not always decreasing: ERRATA 0.4."""
     level = _array(lambda2)
@@ -70,6 +123,7 @@ def utility_slope_case2(lambda2: ArrayLike, beta: float, r2: float, n: int) -> N
     return 1 / (beta**2 / (1 + level) * inner)
 
 
+@_checked
 def best_lambda2_case2(r2: float, n: int) -> float:
     """Return the λ² at which U of (4.5) is largest: 0 if R² ≥ 1/2, else (c-k)/(2-k-c) (ERRATA 0.4).
 
@@ -82,6 +136,7 @@ def best_lambda2_case2(r2: float, n: int) -> float:
     return (c - k) / (2 - k - c) if k + c < 2 else float("inf")
 
 
+@_checked
 def variance_slope_case3(lambda2: ArrayLike, beta: float, variance: float, residual: float, n: int) -> Numbers:
     """Return Var(β̂₃) when only the dependent variable is masked (Case 3); infinite for n ≤ 3."""
     level = _array(lambda2)
@@ -90,6 +145,7 @@ def variance_slope_case3(lambda2: ArrayLike, beta: float, variance: float, resid
     return (level * (beta**2 * variance + residual) + residual) / ((n - 3) * variance)
 
 
+@_checked
 def utility_slope_case3(lambda2: ArrayLike, beta: float, r2: float, n: int) -> Numbers:
     """Return U of the slope when only the dependent variable is masked (4.7)."""
     level = _array(lambda2)
@@ -98,29 +154,34 @@ def utility_slope_case3(lambda2: ArrayLike, beta: float, r2: float, n: int) -> N
     return (n - 3) * r2 / (beta**2 * (level + 1 - r2))
 
 
+@_checked
 def utility_slope_adjusted(lambda2: ArrayLike, beta: float, r2: float, n: int) -> Numbers:
     """Return U of β* = (1+λ²)β̂₂, corrected for attenuation (5.1): the same as (4.7) (ERRATA 0.16)."""
     return utility_slope_case3(lambda2, beta, r2, n)
 
 
+@_checked
 def index_risk(lambda2: ArrayLike, variance: float) -> Numbers:
     """Return R = 1/(λ²σ²) of the snooper with index knowledge (4.8); infinite at λ² = 0."""
     with np.errstate(divide="ignore"):
         return 1 / (_array(lambda2) * variance)
 
 
+@_checked
 def linkage_risk(lambda2: ArrayLike, variance: float, m: float) -> Numbers:
     """Return R when linkage succeeds with probability m, else gives a random record: 1/(σ²(λ² + 2(1-m)))."""
     with np.errstate(divide="ignore"):
         return 1 / (variance * (_array(lambda2) + 2 * (1 - m)))
 
 
+@_checked
 def bayes_risk(lambda2: ArrayLike, variance: float, rho: float = 0.0) -> Numbers:
     """Return R of the snooper who shrinks: 1/(σ²(1-ρ²)) + 1/(λ²σ²) (ERRATA 0.3; ρ with an unmasked covariate)."""
     with np.errstate(divide="ignore"):
         return 1 / (_array(variance) * (1 - rho**2)) + 1 / (_array(lambda2) * variance)
 
 
+@_checked
 def lambda2_for_error(error: float, variance: float, strategy: str = "naive", rho: float = 0.0) -> float:
     """Return the λ² at which a snooper's rms error is `error`; infinite if no λ² suffices.
 

@@ -83,7 +83,7 @@ class SimpleRTA:
         if s.ndim != 1 or not np.isfinite(s).all():
             raise ParameterError("sizes must be a list of finite numbers, one for each contributor.")
         for name, cv in (("prior_cv", prior_cv), ("base_cv", base_cv)):
-            if not (isinstance(cv, int | float) and 0 <= cv < math.inf):
+            if not (isinstance(cv, int | float | np.number) and 0 <= cv < math.inf):
                 raise ParameterError(f"{name} must be a number of at least 0; got {cv}.")
         return cls((prior_cv * s) ** 2, (base_cv * s) ** 2, own=True)
 

@@ -19,7 +19,6 @@ from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
-#
 # Every snooper here predicts linearly: τ̂ = a + b·(released value of the record he linked) + c·(what else he knows). The
 # naive one takes the released value (b = 1). The Bayes one uses the best linear prediction, which for normal data is the
 # posterior mean. If his linkage is right with probability m only, the record he links is otherwise a random one; then

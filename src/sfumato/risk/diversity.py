@@ -26,11 +26,6 @@ from sfumato.typing import Flags, Numbers
 DiversityKind = Literal["distinct", "entropy", "recursive"]
 
 
-def distinct_diversity(cells: ClassCells) -> Numbers:
-    """Return how many values each class has, shape (r,)."""
-    return cells.distinct.astype(np.float64)
-
-
 def entropy_diversity(cells: ClassCells) -> Numbers:
     """Return exp(entropy) of each class, shape (r,): as many values as equally frequent ones would be."""
     n = cells.totals
@@ -143,7 +138,7 @@ class LDiversity(RiskMeasure):
     def _diversity(self, cells: ClassCells) -> Numbers:
         if self.kind == "recursive":
             return recursive_diversity(cells, self.c)
-        return entropy_diversity(cells) if self.kind == "entropy" else distinct_diversity(cells)
+        return entropy_diversity(cells) if self.kind == "entropy" else cells.distinct.astype(np.float64)
 
 
 def _amount(kind: DiversityKind, least: float) -> str:

@@ -26,7 +26,6 @@ from sfumato.schema import Scale, Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-#
 # A subset S of the keys has the value Π(1 - icf_k) · base(S): keys that were changed cost a factor each, and make classes smaller.
 
 Subset = tuple[int, ...]

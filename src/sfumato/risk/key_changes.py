@@ -81,8 +81,6 @@ def _spans_of_nodes(attribute: Attribute) -> dict[str, Span]:
     return spans
 
 
-# --- How much masking changed a key: inversions, changes, weak and strong changes (global-risk paper, section 2).
-
 WeakRule = Callable[[str, str], float] | Sequence[float] | Mapping[str, Mapping[str, float]]
 """What a weak change counts: a function of the two labels; a number for each level of the hierarchy between the values and the
 root, on which the two meet; or a table of pairs, either way round, in which a pair that is not listed counts as by default."""

@@ -13,7 +13,7 @@ from sfumato.attacks.attacker_file import RULES
 from sfumato.attacks.linkage import LinkByDistance, LinkByRank, LinkByWeight, Nearness, Ranking, Weighing
 from sfumato.contract import Attack, Draws, Guesses, Need, Release, Score, Snooper, param, success
 from sfumato.errors import plural
-from sfumato.risk.keys import RiskMeasure
+from sfumato.risk.keys import RiskMeasure, of_targets
 
 _SUREST = 0.1
 """Share of the links that the snooper is surest of, which he would act on first."""
@@ -57,7 +57,7 @@ class Linkage(RiskMeasure, abstract=True):
                 f"right among the surest {100 * _SUREST:g} %": _among_surest(guesses),
                 "targets without a record to find": float((guesses.baseline == 0).sum()),
             },
-            find_records=lambda: _per_original(outcome, guesses),
+            find_records=lambda: of_targets(outcome, guesses.target, guesses.right),
         )
 
 
@@ -124,11 +124,3 @@ def _among_surest(guesses: Guesses) -> float:
     above, equal = sure > least, sure == least
     rest = count - int(above.sum())
     return float((guesses.right[above].sum() + rest * guesses.right[equal].mean()) / count)
-
-
-def _per_original(outcome: Release, guesses: Guesses) -> NDArray[np.float64]:
-    """Return each original record's probability of being linked rightly, shape (n,); NaN for those who are no targets."""
-    ids = np.sort(outcome.original.batch([]).ids)
-    values = np.full(len(ids), np.nan)
-    values[np.searchsorted(ids, guesses.target)] = guesses.right
-    return values

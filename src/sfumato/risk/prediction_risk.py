@@ -12,17 +12,7 @@ from typing_extensions import override
 
 from sfumato.attacks.prediction import MODELS, Model, PredictByModel, Predicted
 from sfumato.charts.captions import counted
-from sfumato.contract import (
-    Measure,
-    NoiseModel,
-    Release,
-    ReleaseModel,
-    Score,
-    Side,
-    Snooper,
-    param,
-    reciprocal,
-)
+from sfumato.contract import Measure, NoiseModel, Release, ReleaseModel, Score, Side, Snooper, param, reciprocal
 from sfumato.data import Kind
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError

@@ -40,6 +40,7 @@ from sfumato.risk.membership import Membership
 from sfumato.risk.population_uniques import PopulationUniques
 from sfumato.risk.special_uniques import SUDA
 from sfumato.risk.unique_matches import MatchRisk
+from sfumato.typing import Flags
 
 if TYPE_CHECKING:
     import altair as alt
@@ -124,6 +125,7 @@ def verdict(profile: RiskProfile) -> tuple[str, ...]:
         _records(profile),
         _identified(profile),
         _missing(profile),
+        _by_rule(profile),
         _keys(profile),
         *_learned(profile),
         _linked(profile),
@@ -133,15 +135,48 @@ def verdict(profile: RiskProfile) -> tuple[str, ...]:
 
 def _records(profile: RiskProfile) -> str:
     found, k, names = profile.classes, profile.k, ", ".join(profile.keys)
-    n, f = int(found.sizes.sum()), found.matches
-    unique, below = int(found.sizes[f == 1].sum()), int(found.sizes[f < k].sum())
+    counted, f, rest = ~_blank(found), found.matches, ""
+    if blank := int(found.sizes[~counted].sum()):
+        f = np.round(found.matching(np.where(counted, found.sizes, 0))).astype(np.int64)
+        which = "1 record of which nearly every key is missing, and which" if blank == 1 else (
+            f"{blank:,} records of which nearly every key is missing, and which")  # fmt: skip
+        rest = f" Not counted: {which} would match everybody."
+    sizes, f = found.sizes[counted], f[counted]
+    n, unique, below = int(sizes.sum()), int(sizes[f == 1].sum()), int(sizes[f < k].sum())
     if unique:
         known = "this" if len(profile.keys) == 1 else "these"
-        return f"{count_of(unique, n, ARE)} unique on {names}: who knows {known} of a person finds one record."
+        return f"{count_of(unique, n, ARE)} unique on {names}: who knows {known} of a person finds one record.{rest}"
     if below:
         few = count_of(below, n, ("matches", "match"))
-        return f"No record is unique on {names}, but {few} fewer than {k} records."
-    return f"Every record matches at least {int(f.min()):,} records on {names}, itself included."
+        return f"No record is unique on {names}, but {few} fewer than {k} records.{rest}"
+    return f"Every record matches at least {int(f.min()):,} records on {names}, itself included.{rest}"
+
+
+def _blank(found: Classes) -> Flags:
+    """Return the classes that lack more than three keys in four, shape (c,): a verdict does not rest on whom they match.
+
+    None where a missing key does not match anything, and none where there are no others.
+    """
+    missing = np.sum([codes < 0 for codes in found.codes], axis=0)
+    blank: Flags = 4 * missing > 3 * len(found.codes)
+    return blank if found.rule == "wildcard" and not blank.all() else np.zeros(len(found), bool)
+
+
+def _by_rule(profile: RiskProfile) -> str:
+    """Say how many records are unique under each rule for missing keys, where that makes a difference."""
+    found = profile.classes
+    complete = np.all([codes >= 0 for codes in found.codes], axis=0)
+    if profile.missing != "wildcard" or complete.all():
+        return ""
+    alone = found.sizes == 1
+    counts = [int(found.sizes[found.matches == 1].sum()), int(alone.sum()), int((alone & complete).sum())]
+    if len(set(counts)) == 1:
+        return ""
+    anything, own, left_out = (f"{count:,}" for count in counts)
+    return (
+        f"The unique records depend on what a missing key means: {anything} if it matches anything, {own} if it is a value of its "
+        f"own, {left_out} if records with one are left out."
+    )
 
 
 def _identified(profile: RiskProfile) -> str:
@@ -243,8 +278,6 @@ def _sure(profile: RiskProfile) -> str:
         parts.append(f"{len(profile.refused)} could not be had, for the {why} below")
     return "; ".join(parts) + ". A snooper who knows more than these keys learns more."
 
-
-# --- A risk profile: every measure that applies to a file, the verdict in words, and where the risk comes from.
 
 _EDGES = (1, 2, 3, 5, 10, 20, 100)
 _RISKS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)

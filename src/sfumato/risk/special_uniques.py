@@ -17,7 +17,7 @@ from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data.classes import Classes, Missing
-from sfumato.errors import NotApplicable, ParameterError, count_of, unknown_name
+from sfumato.errors import NotApplicable, count_of, unknown_name
 from sfumato.risk.keys import RiskMeasure, check_sets, named, of_original, released_classes, set_counts, sets_of
 from sfumato.risk.population_uniques import fraction_parameter, fraction_source, frequencies_of, sampling_fraction
 from sfumato.risk.unique_matches import outside, outside_interval
@@ -278,11 +278,6 @@ class UnsafeCombinations(RiskMeasure):
         integer=True,
     )
     missing: Missing = missing_rule()
-
-    @override
-    def validate(self) -> None:
-        if not isinstance(self.weighted, bool):
-            raise ParameterError("weighted of unsafe_combinations must be true or false.")
 
     @override
     def label(self) -> str:

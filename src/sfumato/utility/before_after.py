@@ -25,7 +25,6 @@ from sfumato.utility.recoded_values import distinct_pairs, paired_codes, read_nu
 if TYPE_CHECKING:
     import pandas as pd
 
-#
 # Each figure rests on at least `fewest` original records, so that none describes a person; others are left out. Smallest and
 # largest values are not among them.
 

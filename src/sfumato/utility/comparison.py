@@ -12,12 +12,11 @@ from typing_extensions import override
 from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Kind, Microdata
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, join_names, plural, unknown_name
 from sfumato.schema import Role, Scale, Schema
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import WEIGHTED, survey_weights
 
-#
 # A utility of the house is 1 for a file that was not changed, and falls as information is lost: U = 1 - loss, where the loss is
 # the number of the literature. It may fall below 0 where the loss has no upper end. The loss stands in the Score's words, and by
 # its usual name in the details.
@@ -98,11 +97,6 @@ class ColumnUtility(DirectMeasure, abstract=True):
     def uses_weights(self) -> bool:
         """Whether survey weights are used."""
         return bool(getattr(self, "weighted", False))
-
-    @override
-    def validate(self) -> None:
-        if not isinstance(getattr(self, "weighted", False), bool):
-            raise ParameterError(f"weighted of {self.name} must be true or false.")
 
     @override
     def label(self) -> str:

@@ -32,6 +32,7 @@ from sfumato.utility.comparison import (
 )
 from sfumato.utility.distributions import (
     Binning,
+    Shares,
     binning_parameter,
     bins_parameter,
     coded,
@@ -90,48 +91,48 @@ class NumbersApart(Columnwise, abstract=True):
         return float(with_gaps(np.array(distance), np.array(min(after.known / before.known, 1.0))))
 
 
-# --- Hellinger distance between the original's and the release's distribution of each column (Hellinger 1909).
+class BinnedDistance(Columnwise, abstract=True):
+    """U = 1 - the mean over columns of a distance between the shares of their values.
+
+    Categories are compared as they are, numbers and dates in bins that are fixed from the original; missing values are a category
+    of their own, so that suppressing values loses. Values released as broader categories or intervals are spread evenly over what
+    they cover. A column that was not released loses 1.
+    """
+
+    bins: int = bins_parameter(20)
+    binning: Binning = binning_parameter()
+
+    @staticmethod
+    @abstractmethod
+    def apart(s: Shares, /) -> float:
+        """Return the distance of two distributions."""
+
+    def column_loss(self, original: Microdata, released: Microdata, name: str) -> float:
+        """Return the distance of one column."""
+        weights = weights_of(original, self.weighted)
+        column = coded(original, released, name, weights, self.bins, self.binning)
+        return self.apart(shares([column], weights, weights_of(released, self.weighted)))
 
 
-class Hellinger(Columnwise):
+class Hellinger(BinnedDistance):
     """U = 1 - the mean over columns of the Hellinger distance H = sqrt(½ Σ (√p - √q)²), p and q the shares of a value.
 
-    H goes from 0 (the same distribution) to 1 (no value in common). Categories are compared as they are, numbers and dates in
-    bins that are fixed from the original; missing values are a category of their own, so that suppressing values loses. Values
-    released as broader categories or intervals are spread evenly over what they cover. A column that was not released loses 1.
+    H goes from 0 (the same distribution) to 1 (no value in common). What is compared is in `BinnedDistance`.
     """
 
     distance: ClassVar[str] = "Hellinger distance"
-
-    bins: int = bins_parameter(20)
-    binning: Binning = binning_parameter()
-
-    def column_loss(self, original: Microdata, released: Microdata, name: str) -> float:
-        """Return H of one column."""
-        weights = weights_of(original, self.weighted)
-        column = coded(original, released, name, weights, self.bins, self.binning)
-        return hellinger(shares([column], weights, weights_of(released, self.weighted)))
+    apart = staticmethod(hellinger)
 
 
-class TotalVariation(Columnwise):
+class TotalVariation(BinnedDistance):
     """U = 1 - the mean over columns of the total variation TV = ½ Σ |p - q|, p and q the shares of a value.
 
     TV is the share of records that would have to change their value to make one distribution the other: from 0 to 1, and
-    the largest difference in the share of any set of values. Categories are compared as they are, numbers and dates in bins
-    that are fixed from the original; missing values are a category of their own, so that suppressing values loses. Values
-    released as broader categories or intervals are spread evenly over what they cover. A column not released loses 1.
+    the largest difference in the share of any set of values. What is compared is in `BinnedDistance`.
     """
 
     distance: ClassVar[str] = "total variation"
-
-    bins: int = bins_parameter(20)
-    binning: Binning = binning_parameter()
-
-    def column_loss(self, original: Microdata, released: Microdata, name: str) -> float:
-        """Return TV of one column."""
-        weights = weights_of(original, self.weighted)
-        column = coded(original, released, name, weights, self.bins, self.binning)
-        return total_variation(shares([column], weights, weights_of(released, self.weighted)))
+    apart = staticmethod(total_variation)
 
 
 class KolmogorovSmirnov(NumbersApart):

@@ -44,11 +44,6 @@ class Estimator(Parametric, family="estimator", abstract=True):
     def columns(self) -> tuple[str, ...] | None:
         """Return the columns it looks at, besides survey weights; None for all."""
 
-    @override
-    def validate(self) -> None:
-        if not isinstance(getattr(self, "weighted", False), bool):
-            raise ParameterError(f"weighted of {self.name} must be true or false.")
-
     @property
     def is_weighted(self) -> bool:
         """Whether it uses the survey weights that the schema names."""
@@ -138,7 +133,6 @@ class MeanCombination(WeightedMeans):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if not isinstance(self.weights, Mapping) or not any(self.weights.values()):
             raise ParameterError(
                 "a combination of means needs a weight other than zero, such as {'income': 1, 'salary': -1}."
@@ -176,7 +170,6 @@ class Slope(Estimator):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.y == self.x:
             raise ParameterError("a slope needs two different columns.")
 
@@ -488,7 +481,6 @@ class Formula(Estimator):
 
     @override
     def validate(self) -> None:
-        super().validate()
         _, terms, _ = parse(self.formula)
         if not terms and self.term is None:
             object.__setattr__(self, "term", "Intercept")

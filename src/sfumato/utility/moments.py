@@ -25,16 +25,8 @@ from sfumato.kernels.moments import (
     robust_location_scatter,
 )
 from sfumato.typing import Numbers
-from sfumato.utility.comparison import (
-    NUMBER,
-    ColumnUtility,
-    compared_columns,
-    over_columns,
-    weighted_flag,
-    weights_of,
-)
+from sfumato.utility.comparison import NUMBER, ColumnUtility, compared_columns, over_columns, weighted_flag, weights_of
 
-#
 # A mean and a variance are over a column's own values; a covariance and a correlation are over the records that have both columns
 # (pairwise), in each file by itself, so nothing has to be paired. All are in the units of the original's columns: mean 0 and
 # standard deviation 1 (but ranks stay ranks). What was suppressed loses: see `with_gaps`.
@@ -444,7 +436,6 @@ class EigenvaluesKept(MomentMeasure):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.weighted and self.matrix == "robust":
             raise ParameterError(
                 "a robust covariance takes no survey weights; choose another matrix, or weighted=False."

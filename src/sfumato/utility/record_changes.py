@@ -18,14 +18,7 @@ from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
-from sfumato.utility.comparison import (
-    NUMBER,
-    ColumnUtility,
-    compared_columns,
-    over_columns,
-    weighted_flag,
-    weights_of,
-)
+from sfumato.utility.comparison import NUMBER, ColumnUtility, compared_columns, over_columns, weighted_flag, weights_of
 from sfumato.utility.moments import ColumnSpread, check_numbers, check_size, released_numbers, spread, worst_of
 
 

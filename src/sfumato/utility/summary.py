@@ -115,8 +115,6 @@ def _correlation(frame: pd.DataFrame) -> Iterator[str]:
         )
 
 
-# --- Before and after: one summary of what a release changed, for people.
-
 CATEGORIES, PAIRS = 12, 8
 """How many categories, and how many pairs of columns, the text and the chart show; the frames have all."""
 

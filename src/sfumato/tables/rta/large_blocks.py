@@ -90,7 +90,8 @@ _CLUSTER, _EIGEN = 60, 2_000
 
 def near_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NearSums:
     """Return the arrays for `kernels.near_sums`, for noise with these variances or this covariance."""
-    from sfumato.kernels.near_sums import near_arguments
+    from sfumato.kernels.near_sums import NearSums
+    from sfumato.kernels.noisy_sums import kernel_arguments
 
     m, by, v, side = known.loading, known.by_unknown, known.variance, known.side
     leaves, unknowns = m.shape
@@ -112,7 +113,8 @@ def near_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> Near
         rows, m.indices.astype(np.int64), spread, alone & attacks & ~grouped[m.indices], leaves
     )
     links, groups = (varies & several)[m.indices], alone & grouped[m.indices]
-    return near_arguments(
+    return kernel_arguments(
+        NearSums,
         link_start=_starts(rows[links], leaves), link_unknown=m.indices[links], link_value=m.data[links],
         group_start=_starts(rows[groups], leaves), group_unknown=m.indices[groups], group_value=m.data[groups],
         unknown_start=by.indptr, unknown_row=by.indices, unknown_value=by.data, variance=v, side=side, grouped=grouped,

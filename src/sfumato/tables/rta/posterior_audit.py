@@ -34,7 +34,7 @@ class _Groups(NamedTuple):
 
 def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NoisySums:
     """Return the arrays for `kernels.noisy_sums.learned`, for noise with these variances or this covariance."""
-    from sfumato.kernels.noisy_sums import kernel_arguments
+    from sfumato.kernels.noisy_sums import NoisySums, kernel_arguments
 
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     order = np.argsort(block, kind="stable")
@@ -46,6 +46,7 @@ def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> Nois
     groups = _groups(known, of_unknown, len(block_start) - 1)
     s = known.covariance(omega)
     return kernel_arguments(
+        NoisySums,
         block_start=block_start, block_row=order, s_start=s.indptr, s_row=s.indices, s_value=s.data,
         diagonal=s.diagonal(),
         row_start=known.loading.indptr, row_unknown=known.loading.indices, row_value=known.loading.data,
