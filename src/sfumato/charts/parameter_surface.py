@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.charts import theme
 from sfumato.charts.captions import parameter_words, short, spoken, symbol
 from sfumato.charts.heatmap import Band, CellGrid, Place, gradient_legend
-from sfumato.charts.map_data import FamilyTrials, MapPoints, Measured, TrialPoint, worded
+from sfumato.charts.map_data import FamilyTrials, MapData, Measured, TrialPoint, worded
 from sfumato.charts.map_panel import Sheet
 from sfumato.charts.scales import Axis, risk_axis, wants_log
 from sfumato.charts.theme import INK, PAPER, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, text_width, themed
@@ -299,7 +299,7 @@ def parameters_chart(
     family
         Which family; that of the chosen point if not given, and where none is chosen the one with most parameters.
     """
-    data = MapPoints.read(frame)
+    data = MapData.read(frame)
     name, use = data.risk(risk), data.utility(utility)
     for wanted in (x, y):
         if wanted is not None and wanted not in data.parameters:
@@ -321,7 +321,7 @@ def parameters_chart(
     return themed(_page(FamilyTrials(tuple(found), tuple(free), name, use, limit, threshold is not None), pairs))
 
 
-def _family(data: MapPoints, asked: str | None, named: Sequence[str]) -> str:
+def _family(data: MapData, asked: str | None, named: Sequence[str]) -> str:
     if asked is not None:
         if asked not in data.families:
             raise ParameterError(unknown_name("family", asked, list(data.families), "the search's frame"))
