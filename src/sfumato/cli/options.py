@@ -122,6 +122,23 @@ def per_size_option(panel: str) -> Any:
     )  # fmt: skip
 
 
+def max_risk_option(names: str = "NAME=R for one of several risks") -> Any:
+    """Return the option --max-risk."""
+    return option(f"Choose the most useful one with a risk of at most R; {names}.", metavar="R")
+
+
+def max_error_option() -> Any:
+    """Return the option --max-error."""
+    return option(
+        "The same in a column's own unit: a snooper is to be off by at least this (R = 1/ERROR²).", metavar="ERROR"
+    )
+
+
+def seed_option() -> Any:
+    """Return the option --seed of what may be computed again, but is no release."""
+    return option("A number for the random numbers, to get the same answer again. Not for a release.")
+
+
 mask_names = completion(lambda: registered("mask"))
 measure_names = completion(risk_measures)
 Weighted = Annotated[
@@ -146,10 +163,6 @@ ListMeasures = Annotated[
     bool,
     typer.Option("--list", help="Show every measure in a line, or with --measure that one's parameters, and stop."),
 ]
-MapSeed = Annotated[
-    int | None, typer.Option(help="A number for the random numbers, to get the same map again. Not for a release.")
-]
-MapChart = Annotated[Path | None, output_option(help="Draw the map (.svg or .png).")]
 ConfidentialFile = Annotated[Path, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)]
 
 
