@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from sfumato import ru_map
 from sfumato.charts import theme
 from sfumato.charts.captions import parameter_words, short, spoken, symbol, tabled
-from sfumato.charts.map_chart import map_chart, overlay_chart
 from sfumato.charts.family_panel import Box, label_places, line_boxes
+from sfumato.charts.map_chart import map_chart, overlay_chart
 from sfumato.charts.map_data import Sweep, along
 from sfumato.charts.scales import Axis, linear_ticks, readable
 from sfumato.charts.theme import text_width, to_png, to_svg
@@ -141,7 +141,9 @@ def test_words_stand_where_no_rising_curve_is(first: dict[str, Any]) -> None:
         if unit["mark"]["type"] == "text" and found[0].get("what") == "along":
             assert unit["mark"]["align"] == "right"
             assert unit["mark"]["dx"] < 0
-            assert all(np.interp(row["t"], sorted(left), [left[t] for t in sorted(left)]) >= row["u"] - 1e-3 for row in found)
+            assert all(
+                np.interp(row["t"], sorted(left), [left[t] for t in sorted(left)]) >= row["u"] - 1e-3 for row in found
+            )
         if unit["mark"]["type"] == "text" and found[0].get("what") == "threshold":
             assert unit["encoding"]["x"]["value"] > first["hconcat"][0]["width"]
 

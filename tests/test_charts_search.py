@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from chart_specs import layers, rows, texts, titles
+from chart_specs import layers, rows, titles
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from search_frames import (

@@ -421,9 +421,7 @@ def choice_section(found: SearchFindings) -> Section:
     content.append(Figure(measures_chart(found.frame()).to_dict(), _DOTS))
     with suppress(ParameterError):  # it has fewer than two parameters
         chart = parameters_chart(found.frame())
-        content.append(
-            Figure(chart.to_dict(), "Utility over the parameters of the chosen recipe, with lines of equal risk.")
-        )
+        content.append(Figure(chart.to_dict(), "Utility and risk over the parameters of the chosen recipe."))
     return Section("The chosen recipe", tuple(sentences), tuple(content))
 
 
