@@ -233,7 +233,7 @@ class Trials:
     archive: Archive
     holdout: Holdout | None = None
     workers: int = 1
-    told: Callable[[], None] = lambda: None
+    after_each: Callable[[], None] = lambda: None
     """Called after each point that was looked at."""
     unfit: dict[str, str] = field(default_factory=dict)
     """Families to which a measure does not apply, with the reason."""
@@ -249,7 +249,7 @@ class Trials:
             self._parts[records] = kept
         return self._parts[records]
 
-    def look(self, family: Family, point: Point, records: int, replications: int, stream: str = "search") -> Trial:
+    def trial(self, family: Family, point: Point, records: int, replications: int, stream: str = "search") -> Trial:
         """Mask and measure at one point; a point that cannot be masked or measured is told from the others by its reason."""
         settings = family.settings(point)
         key = self.archive.key(family.name, settings, min(records, len(self.data)), replications, stream)
@@ -257,7 +257,7 @@ class Trials:
         if seen is None:
             seen = self._observe(family, settings, records, replications, stream)
             self.archive.put(key, seen)
-        self.told()
+        self.after_each()
         if isinstance(seen, str):
             return Trial(family, point, records, refused=seen)
         return Trial(family, point, records, seen)
