@@ -323,8 +323,6 @@ def recipes_of(masks: list[str] | None, recipes: list[Path] | None) -> dict[str,
         if path.stem in found:
             raise Misuse(f"two recipes are called '{path.stem}'; give the file another name.")
         found[path.stem] = toml_file("recipe", path, Recipe.read)
-    if not found:
-        raise Misuse("name what to try: --mask kim_noise --mask mdav, or recipe files (--recipe).")
     return found
 
 

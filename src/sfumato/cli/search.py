@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from sfumato.cli.console import Misuse, Screen
+from sfumato.cli.console import Misuse, Screen, percent
 from sfumato.cli.files import check_chart, check_report, refuse_existing, save_chart
 from sfumato.cli.map_output import exit_infeasible, show_choice, show_refused
 from sfumato.cli.options import (
@@ -29,8 +29,10 @@ from sfumato.cli.parse import axes, recipes_of, risk_measure, snoopers_of, thres
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sfumato.contract.mask import Recipe
     from sfumato.contract.measure import Measure
     from sfumato.contract.snooper import Snooper
+    from sfumato.data.microdata import Microdata
     from sfumato.maps.rumap import RUMap
 
 _ROWS = 12
@@ -42,20 +44,20 @@ class SearchOptions:
     """The options of `sfumato search`."""
 
     file: ConfidentialFile
-    risk: list[str] = option(
+    risk: list[str] | None = option(
         "What must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=5', "
-        "'cap; column=salary'.",
-        required=True,
+        "'cap; column=salary'. The confidential numbers of the schema if not given."
     )
-    utility: list[str] = option(
+    utility: list[str] | None = option(
         "What must stay high: a measure by name ('hellinger', 'correlations_kept; over=age,salary'), or an estimate: a column "
-        "(its mean), 'salary ~ age'.",
-        required=True,
+        "(its mean), 'salary ~ age'. Distributions and correlations of the confidential numbers if not given."
     )
     max_risk: list[str] | None = max_risk_option()
     max_error: list[str] | None = max_error_option()
     masks: list[str] | None = option(
-        "A mask to try, with parameters if need be: mdav, 'rank_swap; columns=salary,income'.", "--mask"
+        "A mask to try, with parameters if need be: mdav, 'rank_swap; columns=salary,income'. Noise, microaggregation and rank "
+        "swapping of the confidential numbers if none is given.",
+        "--mask",
     )
     recipes: list[Path] | None = option("A recipe file (TOML) to try.", "--recipe")
     over: list[str] | None = option(
@@ -102,7 +104,7 @@ class SearchOptions:
         if self.max_error and (other := [r.label() for r in risks if r.name != "attribute_risk"]):
             raise Misuse(f"--max-error is about the error in a column's value; {other[0]} is none. Use --max-risk.")
         limits = thresholds(self.max_risk, self.max_error, risks, zero=True)
-        if not limits:
+        if not limits and self.risk:
             raise Misuse(
                 "say how much risk is allowed: --max-risk 0.05, or --max-error 5 for an error in a column's own unit."
             )
@@ -123,16 +125,21 @@ def search_(options: SearchOptions) -> None:
     safe when 95 % of the releases made with it stay below the threshold; it is confirmed with fresh random numbers. If there is
     none, the answer is "infeasible" and the exit code 3.
     """
+    from sfumato.maps.defaults import default_utilities
     from sfumato.maps.recipe_search import search
 
     screen = options.output.screen()
     options.check_files()
     families = recipes_of(options.masks, options.recipes)
-    risks = [risk_measure(text, "attribute_risk") for text in options.risk]
-    limits = options.limits(risks)
+    risks = [risk_measure(text, "attribute_risk") for text in options.risk or ()]
+    limits = options.limits(risks) if risks else {}
     snooper = options.snoopers()
     data = options.source.load(screen, options.file)
-    utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility]
+    families = families or _usual_recipes(screen, data)
+    if not risks:
+        risks, limits = _usual_risks(screen, data, options)
+    utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility or ()]
+    utilities = utilities or default_utilities(data)
     with screen.progress() as tell:
         found = search(
             data, families, risks, utilities, limits, over=axes(options.over or (), families), sequences=options.sequences,
@@ -147,6 +154,31 @@ def search_(options: SearchOptions) -> None:
         "recipe": options.save_recipe if found.choose().feasible else None,
     })  # fmt: skip
     exit_infeasible(found.choose())
+
+
+def _usual_recipes(screen: Screen, data: Microdata) -> dict[str, Recipe]:
+    """Return masks for the confidential numbers, and tell which."""
+    from sfumato.maps.defaults import default_recipes
+
+    found = default_recipes(data)
+    screen.note(f"no --mask, so these are tried on all confidential numbers: {', '.join(found)}.")
+    return found
+
+
+def _usual_risks(screen: Screen, data: Microdata, options: SearchOptions) -> tuple[list[Measure], dict[str, float]]:
+    """Return the risks of the confidential numbers with their limits, and tell which."""
+    from sfumato.maps.defaults import ERROR, default_limits
+
+    chosen = default_limits(data)
+    risks: list[Measure] = list(chosen)
+    limits = options.limits(risks)
+    if not limits:
+        limits = {risk.label(): limit for risk, limit in chosen.items()}
+        screen.note(
+            f"no --risk and no limit: a snooper is to be off by {percent(ERROR)} of a standard deviation or more about "
+            f"{', '.join(risk.column for risk in chosen)}."
+        )
+    return risks, limits
 
 
 def _write(found: RUMap, options: SearchOptions, tell: Any) -> None:
