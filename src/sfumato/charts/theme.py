@@ -86,6 +86,19 @@ def to_svg(chart: alt.TopLevelMixin | Mapping[str, Any]) -> str:
     return str(vl_convert.vegalite_to_svg(_spec(chart), allowed_base_urls=[]))
 
 
+def offline(spec: Mapping[str, Any], **_: Any) -> dict[str, str]:
+    """Return a chart for a notebook as a picture: Altair's own page would fetch its script from elsewhere.
+
+    It is Altair's renderer ``"sfumato"``, in use unless another one was enabled before.
+    """
+    return {"image/svg+xml": to_svg(spec)}
+
+
+alt.renderers.register("sfumato", offline)
+if alt.renderers.active == "default":
+    alt.renderers.enable("sfumato")
+
+
 def to_png(
     chart: alt.TopLevelMixin | Mapping[str, Any], path: str | Path, scale: float = 2, confidential: bool = False
 ) -> None:

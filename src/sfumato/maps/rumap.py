@@ -406,6 +406,24 @@ class RUMap:
             return []
         return plain_rows(frame[list(columns.values())].set_axis(list(columns), axis=1))
 
+    def __repr__(self) -> str:
+        over = f" over {', '.join(self.parameters)}" if self.parameters else ""
+        return f"RUMap({len(self.points):,} points{over}: {', '.join(self.titles)})"
+
+    def _repr_html_(self) -> str:
+        """Return the points as a table for a notebook, a row each, the first and the last of many."""
+        import pandas as pd
+
+        rows = [
+            {
+                self.subject.noun: p.family,
+                "settings": p.at,
+                **{t: self.estimate(i, k)[0] for i, t in enumerate(self.titles)},
+            }
+            for k, p in enumerate(self._everything)
+        ]
+        return str(pd.DataFrame(rows).to_html(index=False, max_rows=20))
+
     def __str__(self) -> str:
         return repr(self) if self.choice is None else str(self.choice)
 
