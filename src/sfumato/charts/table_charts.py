@@ -65,7 +65,7 @@ def table_heatmap(frame: pd.DataFrame, down: str, across: str, title: str = "") 
     if unknown := [r["kind"] for r in items if r["kind"] not in LOOKS]:
         raise ParameterError(unknown_name("kind", str(unknown[0]), LOOKS, "the list of what can happen to a cell"))
     room = _ROOM - max(map(text_width, rows))
-    wide, high = max(6, min(74, int(room / len(columns)))), max(6, min(_TALLEST, int(700 / len(rows))))
+    wide, high = max(6, min(74, int(room / len(columns)))), max(6, min(_TALLEST, int(900 / len(rows))))
     legible = high >= SIZE + 3 and max(text_width(str(r["text"]), SIZE - 1) for r in items) <= wide - 4
     x = alt.X("column:N", sort=columns, title=across, axis=_axis(columns, wide, len(columns)))
     y = alt.Y("row:N", sort=rows, title=down, axis=_axis(rows, 10_000, len(rows)))

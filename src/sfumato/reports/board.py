@@ -40,6 +40,7 @@ from sfumato.reports.sections import (
     data_section,
     frontier_section,
     recipe_section,
+    summary_section,
     tried_section,
 )
 from sfumato.reports.subject_reports import table_sections
@@ -181,6 +182,7 @@ def _confidential(
         sections.append(recipe_section(release))
         sections += [checks_section(release, checked)] if checked else []
         sections += [subgroups_section(checked, by)] if by and checked else []
+        sections.append(summary_section(release))
     sections.append(not_examined_section(found, release, checked, scenarios, by))
     return sections
 
