@@ -41,7 +41,7 @@ class Measured:
 
     @property
     def judged(self) -> Numbers:
-        """What decisions rest on: replication where there is any, else the formula; shape (points, 3)."""
+        """The numbers that decisions rest on: replication where there is any, else the formula; shape (points, 3)."""
         best = self.empirical if self.empirical is not None else self.analytic
         assert best is not None  # noqa: S101 - a measure is in the frame because some source is
         return best
@@ -156,7 +156,7 @@ class TrialPoint(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FamilyTrials:
-    """What was tried of a family: its points, and the parameters in which they differ."""
+    """The points of a family, and the parameters in which they differ."""
 
     found: tuple[TrialPoint, ...]
     free: tuple[str, ...]
@@ -199,7 +199,7 @@ _FURTHER = (
 )  # fmt: skip
 """those that it may have; every other is a parameter."""
 COMBINED = "smallest share of the utilities"
-"""What is maximised where several utilities count: the least of their shares of the unmasked file's."""
+"""The name of what is maximised where several utilities count: the least of their shares of the unmasked file's."""
 
 
 class MeasureReading(NamedTuple):
@@ -212,7 +212,7 @@ class MeasureReading(NamedTuple):
 
     @property
     def judged(self) -> float:
-        """What is held against a threshold: the limit, or the value where there is none."""
+        """The number compared with a threshold: the limit, or the value where there is none."""
         return self.value if math.isnan(self.limit) else self.limit
 
     @property
@@ -251,7 +251,7 @@ class Point:
     meets: bool
     chosen: bool
     probability: float
-    """Of being non-dominated; NaN off the frontier."""
+    """The probability of being non-dominated; NaN off the frontier."""
 
     def worst(self, risk: str, scenario: str = "") -> MeasureReading | None:
         """Return a risk under one scenario, or under the worst for it; None where it was not measured.
@@ -283,7 +283,7 @@ class MapData:
     unmasked: Mapping[str, float]
     """By utility: its value for the file as it is; those not known are left out."""
     baseline: str
-    """What the file as it is is called: "unmasked", or a table "unprotected"."""
+    """The name of the file as it is: "unmasked", or for a table "unprotected"."""
     searched: bool
     """Whether the frame is that of a search, which has judged its points and says how sure the frontier is."""
 

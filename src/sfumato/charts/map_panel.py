@@ -18,9 +18,9 @@ from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, SOFT, text_width
 from sfumato.typing import Numbers
 
 _LABELS = 6
-"""At most so many parameter values stand along a curve,"""
+"""Largest number of parameter values along a curve,"""
 _APART = 22
-"""so many pixels apart."""
+"""and their least distance in pixels."""
 _SMALL = SIZE - 1
 
 
@@ -78,7 +78,7 @@ class Sheet:
 
     @property
     def t_title(self) -> str:
-        """What the parameter's axis says."""
+        """The title of the parameter's axis."""
         return parameter_words(self.data.parameters[0]) + (", log scale" if self.log_t else "")
 
     def r_axis(self, risk: Measured) -> Axis:
@@ -90,7 +90,7 @@ class Sheet:
         return Axis.over(values, all(v > 0 for v in values))
 
     def r_title(self, risk: Measured) -> str:
-        """Return what a risk's axis says."""
+        """Return the title of a risk's axis."""
         name = risk.label if len(self.data.risks) > 1 else "disclosure risk R"
         return name + (" (log scale)" if self.r_axis(risk).log else "")
 
@@ -103,14 +103,14 @@ class Sheet:
 
     @property
     def u_title(self) -> str:
-        """What the utilities' axis says."""
+        """The title of the utilities' axis."""
         if self.share:
             return "data utility U, as a share of the unmasked file's"
         return "data utility U" + (" (log scale)" if self.u_axis.log else "")
 
     @property
     def u_options(self) -> dict[str, Any]:
-        """How the utilities' ticks are written."""
+        """The format of the utilities' ticks."""
         if not self.share:
             return {}
         return {"format": ".0%" if self.u_axis.high - self.u_axis.low > 0.1 else ".1%"}

@@ -130,7 +130,7 @@ def _item(sheet: Sheet, p: int, place: Place, value: float, risk: bool) -> dict[
 _SIDE = 210
 """Pixels of a panel of points."""
 _FEW = 6
-"""Up to so many different values have a cell each."""
+"""Largest number of different values that have a cell each."""
 _MOST = 4
 """Pairs are made of at most so many parameters."""
 

@@ -33,7 +33,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     HIDDEN: ("#d98345", PAPER),
     EMPTY: ("#ffffff", SOFT),
 }
-"""What can have happened to a cell, with its colour and the colour of what is written in it; they differ in grey too."""
+"""The kinds of cell, each with its colour and the colour of its text; they differ in grey too."""
 _ROOM = 520
 _TALLEST = 26
 
@@ -103,7 +103,7 @@ _ROW = 20
 _NAMES = 230
 _AFTER, _GONE = SERIES[0], SERIES[1]
 _RATIO, _RATIO_AROUND_ZERO = 30.0, 300.0
-"""How far values spread, as the largest over the smallest, for ratios to be drawn; further where some are not above zero."""
+"""Ratio of the largest to the smallest value from which the axis is in ratios; a larger one where some are not above zero."""
 
 
 def table_change_chart(frame: pd.DataFrame, unit: str = "") -> alt.LayerChart:

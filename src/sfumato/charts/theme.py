@@ -177,12 +177,12 @@ def _plain(value: Any) -> Any:
 
 
 def x_axis(field: str, axis: Axis, title: str, wide: int, about: int = 6, **options: Any) -> alt.X:
-    """Return the horizontal axis of a panel so many pixels wide."""
+    """Return the horizontal axis of a panel of this width in pixels."""
     return alt.X(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, wide))
 
 
 def y_axis(field: str, axis: Axis, title: str, high: int, about: int = 7, **options: Any) -> alt.Y:
-    """Return the vertical axis of a panel so many pixels high."""
+    """Return the vertical axis of a panel of this height in pixels."""
     return alt.Y(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, high))
 
 

@@ -1,4 +1,4 @@
-"""What the commands that trace risk against utility print: the points, and what was chosen."""
+"""Output of the commands that trace risk against utility: the points, and the choice."""
 
 from __future__ import annotations
 

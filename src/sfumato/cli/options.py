@@ -180,7 +180,7 @@ class OutputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """How to read a file of records."""
+    """Options for reading a file of records."""
 
     schema: SchemaFile = None
     read: Read = None
@@ -193,7 +193,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOptions:
-    """How to read an original and what was made of it."""
+    """Options for reading an original file and the masked one."""
 
     align: str | None = reading_field(
         "Which masked record is whose: rows, if both files list the same records in the same order, or a column of both files "
@@ -247,7 +247,7 @@ class RecipeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SnooperOptions:
-    """What the snooper knows."""
+    """Options that describe the snooper's knowledge."""
 
     keys: str | None = snooper_field(
         "Columns by which the snooper looks for a person, with commas between. The schema's keys if not given.",

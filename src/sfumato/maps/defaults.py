@@ -18,7 +18,7 @@ from sfumato.utility.distances import Hellinger
 from sfumato.utility.moments import CorrelationsKept
 
 ERROR = 0.25
-"""By how much a snooper is to be off about a number, in standard deviations of its column."""
+"""The error that a snooper must have about a number, in standard deviations of its column."""
 
 
 def default_recipes(data: Microdata) -> dict[str, Recipe]:

@@ -181,7 +181,7 @@ _UNLIKELY = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Chances:
-    """What the search itself saw at each of q points, with the same seeds everywhere, so that points can be compared."""
+    """The trials of a search at each of q points, with the same seeds everywhere, so that points can be compared."""
 
     measures: tuple[Measure, ...]
     results: Sequence[Trial]
@@ -243,7 +243,7 @@ _FAR = 30.0
 
 @dataclass(frozen=True)
 class PointVerdict:
-    """How a point stands: the logarithm of its worst risk limit over the threshold (safe up to 0), and its utility."""
+    """The verdict on a point: the logarithm of its worst risk limit over the threshold (safe up to 0), and its utility."""
 
     excess: float
     gain: float

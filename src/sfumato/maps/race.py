@@ -65,7 +65,7 @@ _CANDIDATES = 600
 _CLIP = 6.0
 """Logarithms of risk over threshold beyond this are all the same: far."""
 _MARGIN = 2e-3
-"""How far below the threshold the model aims."""
+"""Distance below the threshold at which the model aims, on the logarithm."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ Sampler = Callable[[Family, Callable[[Point], Trial]], None]
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard a search looks."""
+    """The size of a search, stage by stage."""
 
     part: int
     """Records of the smallest part of the file; a file of less than three times as many is searched whole."""

@@ -137,7 +137,7 @@ ONLY = "the snooper"
 
 
 class SearchTrial(NamedTuple):
-    """What a search saw at a point of the whole file."""
+    """The trials of a search at a point, on the whole file."""
 
     number: int
     shared: Trial
@@ -161,7 +161,7 @@ class SearchSubject(MapSubject):
     confirmed: tuple[ConfirmedTrial, ...]
     winner: ConfirmedTrial | None
     whole: tuple[Numbers, ...] = field(default=(), repr=False)
-    """What each measure observed of the file as it is."""
+    """The observations of each measure on the file as it is."""
     noun: ClassVar[str] = "recipe"
     outcome: ClassVar[str] = "release"
     confirm: ClassVar[int] = 20
@@ -194,7 +194,7 @@ class SearchSubject(MapSubject):
 
     @property
     def replications(self) -> int:  # type: ignore[override]
-        """How often a point is masked at least."""
+        """Least number of times a point was masked."""
         return min(trial.replications for trial in self.results if trial.observed)
 
     @property
@@ -204,7 +204,7 @@ class SearchSubject(MapSubject):
 
     @property
     def taken_up(self) -> int:
-        """How many points were found in the file of an earlier, interrupted search."""
+        """Number of points found in the file of an earlier, interrupted search."""
         return self.trials.archive.taken_up
 
     @override
@@ -223,7 +223,7 @@ class SearchSubject(MapSubject):
 
     @cached_property
     def chances(self) -> Chances:
-        """How sure it is that a point is on the frontier."""
+        """The evidence on which points are on the frontier."""
         return Chances(self.measures, [p.seen.shared for p in self.points], self.trials.draws)
 
     @override
@@ -360,7 +360,7 @@ class SearchSubject(MapSubject):
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """What was seen on parts of the file: point by point, with the number of records."""
+        """The trials on parts of the file, point by point, with the number of records."""
         import pandas as pd
 
         rows = []
