@@ -18,7 +18,7 @@ from sfumato.cli.options import (
     output_field,
     seed_option,
 )
-from sfumato.cli.parse import number, protections_of, settings, swept_over, thresholds, with_wishes
+from sfumato.cli.parse import note_rules, number, protections_of, settings, swept_over, thresholds, with_wishes
 from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
 from sfumato.errors import ParameterError, unknown_name
 
@@ -83,6 +83,7 @@ def table_map(source: Source, options: TableMapOptions) -> None:
     with screen.progress() as tell:
         tell("Reading the table", 0, 0)
         made, given = source.table(screen)
+        note_rules(screen, options.rule, made)
         wanted = source.wanted(made, given, options.a_priori)
         takers = [name for name, protection in tried.items() if "a_priori" in protection.parameters()]
         if wanted is not None and options.a_priori is not None and not takers:
