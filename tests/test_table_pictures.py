@@ -260,6 +260,13 @@ def test_a_table_protected_by_a_rule_has_one_verdict_in_the_terms_of_the_rule(t:
     assert not names & {"relative_certainty", "known_closely"}  # a second verdict, in terms that nobody asked for
 
 
+def test_a_report_with_cells_before_protection_does_not_say_that_it_holds_no_value(hidden: PublishedTable) -> None:
+    board, public = (table_report(hidden, title="T", publishable=p).html() for p in (False, True))
+    assert "no record's value" not in board.replace("&#39;", "'")
+    assert "can be the value of a single contributor" in board
+    assert "can be the value of a single contributor" not in public
+
+
 def test_reports_have_two_versions(hidden: PublishedTable, tmp_path: Path) -> None:
     board = table_report(hidden, title="Turnover", asked="May it go out?")
     public = table_report(hidden, title="Turnover", asked="May it go out?", publishable=True)

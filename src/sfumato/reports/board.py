@@ -146,7 +146,8 @@ def board_report(
     sections = [s for s in (*sections[:-1], *about_tables, *sections[-1:]) if s.sentences or s.content]
     subtitle = "About a release of data" if publishable else "Report to the disclosure review board"
     version: Version = "publishable" if publishable else "confidential"
-    return BoardReport(title, sections, subtitle, (), version, facts, checked)
+    shows_cells = bool(tables) and not publishable
+    return BoardReport(title, sections, subtitle, (), version, facts, shows_cells, checked)
 
 
 def _checks(checks: Sequence[Check], search: RUMap | None) -> tuple[Check, ...]:
