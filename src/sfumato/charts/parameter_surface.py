@@ -67,7 +67,8 @@ def points_chart(tried: FamilyTrials, a: str, b: str) -> alt.HConcatChart:
         panels.append(panel.resolve_scale(color="shared"))
     said = "a point for each setting tried" + ("" if tried.limit is None else "; large: it meets the thresholds")
     heading = theme.heading([said, *tried.chosen_words("ringed")])
-    return alt.hconcat(*panels, spacing=24, title=heading).resolve_scale(color="independent")
+    both: alt.HConcatChart = alt.hconcat(*panels, spacing=24, title=heading).resolve_scale(color="independent")
+    return both
 
 
 def heat_chart(sheet: Sheet) -> alt.ConcatChart:
