@@ -15,7 +15,7 @@ from search_frames import (
     worst,
 )
 
-from sfumato.charts.map_data import MapPoints
+from sfumato.charts.map_data import MapData
 from sfumato.charts.measures import loss_chart, measures_chart
 from sfumato.charts.theme import to_svg
 from sfumato.errors import ParameterError
@@ -111,4 +111,4 @@ def test_the_loss_of_a_utility_in_another_unit_is_a_share_or_refused() -> None:
 
 
 def test_scenarios_are_those_of_the_frame() -> None:
-    assert MapPoints.read(many_methods(METHODS)).scenarios == SCENARIOS
+    assert MapData.read(many_methods(METHODS)).scenarios == SCENARIOS

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from chart_specs import layers, rows, texts, titles
+from chart_specs import layers, rows, titles
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from search_frames import (
@@ -26,7 +26,7 @@ from search_frames import (
 )
 
 from sfumato.charts.map_chart import methods_chart
-from sfumato.charts.map_data import COMBINED, MapPoints, key_of
+from sfumato.charts.map_data import COMBINED, MapData, key_of
 from sfumato.charts.measures import measures_chart
 from sfumato.charts.scales import Floored, risk_axis, use_axis
 from sfumato.charts.theme import to_svg
@@ -97,10 +97,9 @@ def test_a_point_that_may_be_on_the_frontier_is_not_joined_if_others_beat_it() -
 def test_the_threshold_and_the_chosen_point_are_named(five: pd.DataFrame) -> None:
     chart = methods_chart(five).to_dict()
     assert {r["r"] for r in rows(chart, "rule", what="threshold")} == {0.05}
-    assert "largest tolerable risk 0.05" in texts(chart)
+    assert "dashed line: the largest tolerable risk, 0.05" in chart["title"]["text"]
     chosen = five[five["chosen"]].iloc[0]
-    assert f"chosen: {chosen['family']}" in texts(chart)
-    assert any(chosen["settings"] in line for line in chart["title"]["text"])
+    assert f"ringed: chosen, {chosen['family']}: {chosen['settings']}" in chart["title"]["text"]
     rings = [f for x, f in layers(chart) if x["mark"].get("size") == 150]
     assert [[row["point"] for row in found] for found in rings] == [[chosen["point"]]]
 
@@ -253,12 +252,12 @@ def test_several_utilities_are_judged_by_the_smallest_share_of_the_unmasked_file
     frame = frame_of([Trial("a", {}, risks, {"means": 8.0, "tables": 0.6})], {RISKS[0]: 1.0})
     whole = (frame["measure"] == "means") & ~frame["masked"]
     frame.loc[whole, "value"] = 10.0
-    data = MapPoints.read(frame)
+    data = MapData.read(frame)
     assert data.utilities == (COMBINED, "means", "tables")
     assert data.points[0].utilities[COMBINED].value == 0.6
     frame.loc[whole, "value"] = 20.0
-    assert MapPoints.read(frame).points[0].utilities[COMBINED].value == 0.4
-    assert MapPoints.read(frame[frame["masked"]]).utilities == ("means", "tables")
+    assert MapData.read(frame).points[0].utilities[COMBINED].value == 0.4
+    assert MapData.read(frame[frame["masked"]]).utilities == ("means", "tables")
 
 
 # -- a real search

@@ -50,6 +50,38 @@ def test_a_measure_that_does_not_apply_is_told_and_does_not_pass(files: Files, t
     assert "Could not be measured" in done.stdout
 
 
+def test_without_measures_keys_and_confidential_numbers_are_looked_at(files: Files, tmp_path: Path) -> None:
+    done = run(*args(files, tmp_path / "r.html"))
+    assert done.exit_code == 0, done.stderr
+    assert "No limit was set" in done.stdout
+    found = [c["title"] for c in read(tmp_path / "r.html")["data"]["checks"]]
+    assert found[:3] == ["records below 3-anonymity", "risk for salary", "risk for income"]
+    assert len(found) == 5
+
+
+def test_a_column_that_was_recoded_has_no_subgroups_and_the_report_says_why(files: Files, tmp_path: Path) -> None:
+    masked = pd.read_csv(files[1])
+    masked["age"] = masked["age"].floordiv(10).map("{}0s".format)
+    masked.to_csv(tmp_path / "recoded.csv", index=False)
+    more = (
+        "--schema",
+        files[2],
+        "--risk",
+        "k_anonymity; k=3",
+        "--utility",
+        "variance_kept",
+        "--by",
+        "age",
+        "--by",
+        "sex",
+    )
+    done = run("report", files[0], tmp_path / "recoded.csv", *more, "--out", tmp_path / "r.html")
+    assert done.exit_code == 0, done.stderr
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "Subgroups by age were not looked at: the release has none of the original" in page
+    assert "The worst subgroups by sex" in page
+
+
 def test_limits_go_to_all_measures_or_to_one_by_name(files: Files, tmp_path: Path) -> None:
     more = ("--risk", "salary", "--risk", "k_anonymity; k=3", "--max-risk", 9, "--max-risk", "k_anonymity=0", "--utility",
             "hellinger", "--utility", "variance_kept", "--min-utility", "hellinger=0.25")  # fmt: skip
@@ -145,7 +177,7 @@ def test_nothing_is_overwritten_unless_asked(files: Files, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        ((), 2, "at least one measure"),
+        (("--max-risk", 0.5), 2, "a limit needs its measure"),
         (("--risk", "salary", "--max-risk", "incme=1"), 1, "names 'incme'"),
         (("--risk", "salary", "--max-risk", "lots"), 1, "must be a number"),
         (("--risk", "salary", "--min-utility", "0.5"), 1, "--min-utility"),

@@ -37,6 +37,19 @@ def test_the_answer_names_the_recipe_and_its_risk_holds_for_fresh_seeds(files: F
     assert np.mean(np.sqrt(errors) >= 5) >= 0.9  # an error of at least 5, in 95 % of the releases
 
 
+def test_without_masks_and_measures_those_that_suit_the_schema_are_taken(files: Files) -> None:
+    done = run("search", files[0], "--schema", files[2], "--effort", "quick", "--seed", 3, "--json")
+    assert "kim_noise, mdav, rank_swap" in done.stderr
+    assert "a snooper is to be off by 25 % of a standard deviation" in done.stderr
+    found = document(done)
+    assert [family["name"] for family in found["families"]] == ["kim_noise", "mdav", "rank_swap"]
+    before = pd.read_csv(files[0])
+    limits = {f"risk for {name}": 16 / before[name].var() for name in ("salary", "income")}
+    assert found["thresholds"] == pytest.approx(limits, rel=1e-9)
+    assert found["choice"]["feasible"]
+    assert all(found["choice"]["limits"][name] <= limit for name, limit in limits.items())
+
+
 def test_the_answer_as_json_holds_the_choice_the_frontier_and_every_point(files: Files) -> None:
     found = document(run(*args(files, "--max-risk", 0.04, "--json")))
     assert found["choice"]["feasible"]
@@ -162,9 +175,8 @@ def test_a_recipe_file_named_as_a_mask_does_not_push_it_out(files: Files, tmp_pa
     assert "two recipes are called 'kim_noise'" in done.stderr
 
 
-def test_a_search_needs_a_recipe_and_a_seed_to_be_taken_up(files: Files, tmp_path: Path) -> None:
+def test_a_search_needs_a_seed_to_be_taken_up(files: Files, tmp_path: Path) -> None:
     plain = ("search", files[0], "--risk", "salary", "--utility", "salary", "--max-risk", 0.04)
-    assert "name what to try" in run(*plain).stderr
     done = run(*plain, "--mask", "kim_noise", "--resume", tmp_path / "seen.jsonl")
     assert done.exit_code == 1
     assert "needs its own seed" in " ".join(done.stderr.split())

@@ -198,6 +198,16 @@ def test_nothing_is_overwritten_unless_asked(here: Path, tmp_path: Path) -> None
     assert run(*asked(here, *SURE, "--out", here / "firms.csv", "--replace")).exit_code == 1
 
 
+def test_rules_that_may_mean_something_else_are_told(here: Path, tmp_path: Path) -> None:
+    suppression = ("--method", "suppression")
+    tiny = run(*asked(here, *suppression, "--rule", "p% 0.1", "--out", tmp_path / "a.csv"))
+    assert "p = 0.1 is less than one percent; for 10 percent write 'p% 10'" in " ".join(tiny.stderr.split())
+    few = run(*asked(here, *suppression, "--rule", "minimum 3", "--out", tmp_path / "b.csv"))
+    assert "'minimum 3' counts records, and several belong to one contributor" in " ".join(few.stderr.split())
+    fine = ("--rule", "p% 10", "--rule", "contributors 3")
+    assert "note:" not in run(*asked(here, *suppression, *fine, "--out", tmp_path / "c.csv")).stderr
+
+
 def test_records_without_a_value_are_refused_or_left_out(here: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(here / "firms.csv")
     frame.loc[:4, "turnover"] = np.nan

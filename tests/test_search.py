@@ -142,7 +142,7 @@ def test_a_large_file_is_first_searched_in_part() -> None:
     data = teachers(EFFORTS["quick"].part * 4)
     found = search(data, [KimNoise(columns="salary"), RankSwap(columns="salary")], "salary", VarianceKept("salary"), 0.04,
                    effort="quick", draws=1)  # fmt: skip
-    sizes = {look.records for look in found.subject.looks}
+    sizes = {trial.records for trial in found.subject.results}
     assert sizes == {EFFORTS["quick"].part, len(data)}
     assert set(found.subject.parts["records"]) == sizes
     assert found.frame().loc[found.frame()["masked"], "point"].nunique() == len(found.points)

@@ -18,7 +18,7 @@ from sfumato.datasets import teachers
 from sfumato.errors import DataError
 from sfumato.maps import RUMap
 from sfumato.maps.judge import Judge, PointVerdict
-from sfumato.maps.race import EFFORTS, Race
+from sfumato.maps.race import EFFORTS, Race, better
 from sfumato.maps.search_space import Family, families_of
 from sfumato.maps.trials import Archive, ReleaseSpread, Trial, Trials, limit_noise, release_limit
 from sfumato.masks import KimNoise
@@ -138,10 +138,25 @@ def test_a_recipe_that_is_not_safe_on_a_part_stays_while_there_is_room() -> None
     for family, risk in zip(
         families, (0.4, 3.0, 9.0), strict=True
     ):  # b and c: never safe here, at any of the thresholds
-        race.looks[family.name, 100] = {"x": Trial(family, (0.5,), 100, (np.full((2, 1), risk), np.ones((2, 1))))}
-    race.judge.pool(look for own in race.looks.values() for look in own.values())
+        race.results[family.name, 100] = {"x": Trial(family, (0.5,), 100, (np.full((2, 1), risk), np.ones((2, 1))))}
+    race.judge.pool(trial for own in race.results.values() for trial in own.values())
     assert [f.name for f in race.keep(families, 100, 2, {})] == ["a", "b"]
     assert [f.name for f in race.keep(families, 100, 5, {})] == ["a", "b", "c"]
+
+
+def test_a_utility_without_any_error_is_infinite_and_ends_no_search() -> None:
+    """The mean of a large file can come out exactly; a family of such points is kept, and no other is better."""
+    families = families_of({"a": NOISE, "b": NOISE, "c": NOISE})
+    measures = (MadeUpRisk(lambda s: 1.0), MadeUpUse(lambda s: 1.0))
+    race = Race(None, Judge(measures, {0: 1.0}, {1: 1.0}), EFFORTS["quick"])  # type: ignore[arg-type]
+    for family, use in zip(families, (1.0, math.inf, 0.5), strict=True):
+        race.results[family.name, 100] = {"x": Trial(family, (0.5,), 100, (np.full((2, 1), 0.1), np.full((2, 1), use)))}
+    race.judge.pool(trial for own in race.results.values() for trial in own.values())
+    assert [f.name for f in race.keep(families, 100, 1, {})] == ["b"]
+    endless = PointVerdict(-0.1, math.inf)
+    assert not better(endless, [endless])
+    assert better(endless, [PointVerdict(-0.1, 3.0)])
+    assert not better(PointVerdict(-0.1, 3.0), [endless])
 
 
 def test_what_fails_on_a_part_is_tried_on_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:

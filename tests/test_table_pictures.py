@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -16,6 +17,7 @@ from published_tables import FewRecords, HideCells, LeafNoise, RoundTo, firms, t
 from sfumato import Draws
 from sfumato.charts.map_chart import methods_chart
 from sfumato.charts.table_charts import (
+    EMPTY,
     HIDDEN,
     LOOKS,
     PRIMARY,
@@ -26,10 +28,11 @@ from sfumato.charts.table_charts import (
     table_heatmap,
 )
 from sfumato.charts.theme import to_png, to_svg
-from sfumato.contract import param
+from sfumato.contract import Figure, param
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.reports import board_report, table_report
-from sfumato.tables import PublishedTable, Table
+from sfumato.tables import PPercent, PublishedTable, Suppression, Table
+from sfumato.tables.cells import Status
 from sfumato.tables.measures import TableAccuracy
 from sfumato.tables.section import (
     before_and_after,
@@ -109,10 +112,34 @@ def test_of_many_labels_the_largest_are_drawn() -> None:
     shown, down, across = heatmap_frame(PublishedTable.unprotected(table(frame, "region")))
     assert (down, across) == ("region", "")
     labels = list(shown["row"])
-    assert len(labels) == 40
+    assert len(labels) == 60
     assert "r89" in labels
     assert "r10" not in labels
     assert labels[-1] == "Total"
+
+
+def test_of_many_labels_those_with_cells_that_are_not_published_are_drawn_first() -> None:
+    """The small ones, which a table of 51 states suppresses, are what its picture is about."""
+    n = 90
+    frame = pd.DataFrame({"region": [f"r{i:02d}" for i in range(n)], "turnover": np.arange(1.0, n + 1)})
+    shown = PublishedTable.unprotected(table(frame, "region"))
+    status, values = shown.status.copy(), shown.values.copy()
+    small = [shown.cells.find(region=f"r{i:02d}") for i in range(3)]
+    status[small], values[small] = Status.PRIMARY, np.nan
+    drawn, _, _ = heatmap_frame(dataclasses.replace(shown, status=status, values=values))
+    kinds = drawn.set_index("row")["kind"]
+    assert [kinds[f"r{i:02d}"] for i in range(3)] == [PRIMARY] * 3
+    section = table_section(dataclasses.replace(shown, status=status, values=values))
+    captions = [c.caption for c in section.content if isinstance(c, Figure)]
+    assert "60 of 91 labels of region are drawn, those with treated cells first" in captions[0]
+
+
+def test_the_total_stands_last_although_a_row_lacks_a_cell() -> None:
+    frame = pd.DataFrame({"region": ["N", "S", "S"], "sector": ["b", "a", "b"], "turnover": [1.0, 2.0, 3.0]})
+    shown, _, _ = heatmap_frame(PublishedTable.unprotected(table(frame, "region * sector")), "region", "sector")
+    assert list(dict.fromkeys(shown["column"])) == ["a", "b", "Total"]
+    (empty,) = shown[(shown["row"] == "N") & (shown["column"] == "a")]["kind"]
+    assert empty == EMPTY
 
 
 def test_a_table_of_one_number_has_no_heat_map() -> None:
@@ -225,6 +252,19 @@ def test_measures_of_one_s_own_are_reported(hidden: PublishedTable) -> None:
     (grid,) = [c for c in section.content if getattr(c, "heads", ("",))[0] == "side"]
     assert [row[1] for row in grid.rows] == ["accuracy of cells"]  # type: ignore[union-attr]
     assert {m.name for m in default_measures(hidden)} >= {"relative_certainty", "published_value", "table_accuracy"}
+
+
+def test_a_table_protected_by_a_rule_has_one_verdict_in_the_terms_of_the_rule(t: Table) -> None:
+    names = {m.name for m in default_measures(Suppression(rules=PPercent(p=10)).protect(t, DRAWS))}
+    assert names >= {"cell_certainty", "interval_lengths", "table_accuracy"}
+    assert not names & {"relative_certainty", "known_closely"}  # a second verdict, in terms that nobody asked for
+
+
+def test_a_report_with_cells_before_protection_does_not_say_that_it_holds_no_value(hidden: PublishedTable) -> None:
+    board, public = (table_report(hidden, title="T", publishable=p).html() for p in (False, True))
+    assert "no record's value" not in board.replace("&#39;", "'")
+    assert "can be the value of a single contributor" in board
+    assert "can be the value of a single contributor" not in public
 
 
 def test_reports_have_two_versions(hidden: PublishedTable, tmp_path: Path) -> None:

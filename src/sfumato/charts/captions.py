@@ -82,5 +82,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def first_line(documented: object) -> str:
-    """Return the first line of a docstring, without its full stop: what the thing is, in one sentence."""
-    return (documented.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    """Return the first line of a docstring, without its full stop or marks of code: what the thing is, in one sentence."""
+    return (documented.__doc__ or "").strip().partition("\n")[0].rstrip(".").replace("`", "")

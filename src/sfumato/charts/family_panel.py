@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import altair as alt
 
 from sfumato.charts import theme
 from sfumato.charts.captions import short
-from sfumato.charts.labels import threshold_words
-from sfumato.charts.map_data import FamilyLegend, MapPoints, TrialPoint, key_of
+from sfumato.charts.map_data import FamilyLegend, MapData, TrialPoint, key_of
 from sfumato.charts.scales import Axis, risk_axis, use_axis
-from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, SOFT, WIDTH, Box, Clutter, Spot, around, text_width
+from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, WIDTH, text_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,9 +23,48 @@ if TYPE_CHECKING:
 _HEIGHT = 360
 _CROWD = 60
 """With more points than this, only those on the frontier show their intervals; every tooltip has them."""
-_POINT, _WORDS = 3.0, 5.0
-"""How much it hurts to write over one of these."""
-_SIDES = ("right down", "left up", "right up", "left down", "right", "left")
+_SMALL = SIZE - 1
+
+
+class Box(NamedTuple):
+    """A rectangle in pixels, from the panel's top left corner."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: Box) -> bool:
+        """Whether two rectangles overlap."""
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+    @classmethod
+    def around(cls, x: float, y: float, half: float = 4.0) -> Box:
+        """Return the square about a point."""
+        return cls(x - half, y - half, x + half, y + half)
+
+
+def line_boxes(points: Sequence[tuple[float, float]]) -> Iterator[Box]:
+    """Yield small squares along straight lines through these pixels."""
+    for (a, b), (c, d) in pairwise(points):
+        pieces = max(1, math.ceil(math.hypot(c - a, d - b) / 4))
+        yield from (Box.around(a + k / pieces * (c - a), b + k / pieces * (d - b), 2) for k in range(pieces))
+
+
+def label_places(x: float, y: float, text: str) -> Iterator[tuple[Box, dict[str, Any]]]:
+    """Yield where a text can stand beside a point, the best place first, with its mark properties."""
+    wide, high = text_width(text, _SMALL), _SMALL + 2.0
+    for leftwards, slant in ((False, 1), (True, -1), (False, -1), (True, 1), (False, 0), (True, 0)):
+        gap = 6.0 if slant else 8.0
+        left = x - gap - wide if leftwards else x + gap
+        top = {-1: y - 4 - high, 0: y - high / 2, 1: y + 4}[slant]
+        style = {
+            "align": "right" if leftwards else "left", "dx": -gap if leftwards else gap,
+            "baseline": {-1: "bottom", 0: "middle", 1: "top"}[slant], "dy": {-1: -4, 0: 0, 1: 5}[slant],
+        }  # fmt: skip
+        yield Box(left, top, left + wide, top + high), style
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +88,7 @@ class FamilyPanel:
     @classmethod
     def of(
         cls,
-        data: MapPoints,
+        data: MapData,
         frontier: pd.DataFrame | None,
         names: tuple[str, str],
         limit: float | None,
@@ -105,33 +143,25 @@ class FamilyPanel:
         return self.u_axis.share(u) * self.width, (1 - self.r_axis.share(r)) * _HEIGHT
 
     def chart(self) -> alt.LayerChart:
-        """Draw the panel; words come last, each where it covers least."""
-        clutter = self._clutter()
-        layers: list[Any] = []
-        if self.limit is not None:
-            level = [{"r": self.limit, "what": "threshold"}]
-            layers.append(theme.reference(level, y=self.y(), color=alt.ColorValue(INK)))
+        """Draw the panel; words come last, each where it covers nothing."""
+        layers: list[Any] = [] if self.limit is None else theme.threshold(self.limit, "r", self.y())
         layers += [*self._frontier(), *self._curves(), *self._bars(), *self._points(), *self._endless()]
-        layers += self._ring(clutter)
-        if self.limit is not None and self.r_axis.shows(self.limit):
-            y = self.pixel(self.u_axis.low, self.limit)[1]
-            layers += threshold_words(self.limit, y, self.width, clutter, self.y())
-        layers += self._families(clutter) if self.searched else self._values(clutter)
+        if self.chosen is not None:
+            layers.append(theme.ring([self.chosen], x=self.x(), y=self.y()))
+        layers += self._words()
         title = theme.heading(self._legend(), self.width + 150)
         return theme.layered(*layers, width=self.width, height=_HEIGHT, title=title)
 
     def _legend(self) -> list[str]:
-        """Say what filled, hollow, steps and ring mean."""
-        words = []
+        """Say what filled, hollow, lines and ring mean."""
+        words = [] if self.limit is None else [f"dashed line: the largest tolerable risk, {short(self.limit)}"]
         if self.searched:
             words.append("filled: the limits of all risks meet their thresholds; hollow: they do not")
             if self.steps:
                 words.append(
                     "steps: the frontier, darker where more surely non-dominated; ticks: what 95 % of its releases stay below"
                 )
-            if self.chosen is not None:
-                words.append(f"ringed: chosen, {self.chosen['family']}: {self.chosen['settings']}")
-            elif self.limit is not None:
+            if self.chosen is None and self.limit is not None:
                 words.append("no point meets the thresholds")
         else:
             words.append("steps: the frontier, where nothing is both safer and more useful")
@@ -139,31 +169,13 @@ class FamilyPanel:
                 words.append(
                     "filled: the risk is at most the largest tolerable one, with its interval; hollow: it is not"
                 )
+        if self.chosen is not None:
+            words.append(f"ringed: chosen, {self.chosen['family']}: {self.chosen['settings']}")
         if self.endless:
             words.append("∞ at the top: something is known exactly, an infinite risk")
         if self.left_out:
             words.append(f"left of the panel: {self.left_out} more with utility below {short(self.u_axis.low)}")
         return words
-
-    def _clutter(self) -> Clutter:
-        clutter = Clutter(self.width, _HEIGHT)
-        for k, row in enumerate(self.rows):
-            x, y = self.pixel(row["u"], row["r"])
-            clutter.add(Box(x - 4, y - 4, x + 4, y + 4), _POINT + 1e-6 * k)  # a weight of its own: every point counts
-            if not self.searched and math.isfinite(row["r_low"] + row["u_low"] + row["r_high"] + row["u_high"]):
-                left, bottom = self.pixel(row["u_low"], max(row["r_low"], self.r_axis.low))
-                right, top = self.pixel(row["u_high"], row["r_high"])
-                clutter.add(Box(left, y - 1, right, y + 1), 0.5)
-                clutter.add(Box(x - 1, top, x + 1, bottom), 0.5)
-        for step in self.steps:
-            corners = (("u", "r"), ("u", "r2"), ("u2", "r2"))
-            clutter.add_line([self.pixel(step[a], step[b]) for a, b in corners], _POINT if self.searched else 1.0)
-        for _, curve in self._families_joined():
-            clutter.add_line([self.pixel(r["u"], r["r"]) for r in curve], 1.5)
-        if self.limit is not None:
-            level = self.pixel(self.u_axis.low, self.limit)[1]
-            clutter.add(Box(0, level - 1, self.width, level + 1), _POINT / 2)
-        return clutter
 
     # -- layers
 
@@ -242,51 +254,40 @@ class FamilyPanel:
 
     # -- words
 
-    def _ring(self, clutter: Clutter) -> list[Any]:
-        if self.chosen is None:
-            return []
-        x, y = self.pixel(self.chosen["u"], self.chosen["r"])
-        clutter.add(Box(x - 8, y - 8, x + 8, y + 8), _POINT)
-        text = f"chosen: {self.chosen['family' if self.searched else 'settings']}"
-        spot, _ = clutter.best(_beside(x, y, text, self.width))
-        clutter.add(spot.box, _WORDS)
-        layers: list[Any] = [theme.ring([self.chosen], x=self.x(), y=self.y())]
-        if spot.side == "far":  # a line leads from the ring to its words
-            line = {"strokeWidth": 1, "color": SOFT}
-            ends = [{"x": x, "y": y + 8}, {"x": max(spot.box.left + 6, min(x, spot.box.right - 6)), "y": spot.box.top}]
-            pixels = {"x": alt.X("x:Q", scale=None, axis=None), "y": alt.Y("y:Q", scale=None, axis=None)}
-            layers.append(theme.draw("line", ends, line, **pixels))
-            clutter.add_line([(end["x"], end["y"]) for end in ends], _POINT)
-        item = [{"text": text, "what": "chosen words"}]
-        where = theme.at(spot.box.left, spot.box.top)
-        return [*layers, *theme.words(item, {"fontWeight": "bold", "align": "left", "baseline": "top"}, **where)]
+    def _words(self) -> list[Any]:
+        """Write, where there is room, the families on the frontier that the legend does not tell apart, or the settings of curves.
 
-    def _families(self, clutter: Clutter) -> list[Any]:
-        """Name the families on the frontier beside one of their points, where many families share a legend."""
-        if not self.key.crowded:
-            return []
-        front = sorted((r for r in self.rows if r["frontier"] and not r["chosen"]), key=lambda r: -float(r["u"]))
-        taken = {self.chosen["family"]} if self.chosen is not None else set()
-        layers = []
-        for row in front:
-            if row["family"] not in taken and (words := self._word(clutter, row, row["family"], "family")):
-                taken.add(row["family"])
-                layers += words
+        Of curves first those of both ends.
+        """
+        field = "family" if self.searched else "settings"
+        if self.searched:
+            front = sorted((r for r in self.rows if r["frontier"]), key=lambda r: -float(r["u"]))
+            named = front if self.key.crowded else []
+        else:
+            ends = [row for _, curve in self._families_joined() for row in (curve[0], curve[-1])]
+            named = [r for r in (*ends, *self.rows) if r["settings"] != "as it is"]
+        taken, written, layers = self._drawn(), set(), list[Any]()
+        for row in named:
+            key = row["family" if self.searched else "point"]
+            for box, style in label_places(*self.pixel(row["u"], row["r"]), row[field]) if key not in written else ():
+                inside = box.left >= 0 and box.right <= self.width + 4 and box.top >= -2 and box.bottom <= _HEIGHT
+                if inside and not any(box.meets(other) for other in taken):
+                    item = [{**row, "text": row[field], "what": "family" if self.searched else "value"}]
+                    layers += theme.words(item, {"fontSize": _SMALL, **style}, x=self.x(), y=self.y())
+                    taken.append(box)
+                    written.add(key)
+                    break
         return layers
 
-    def _values(self, clutter: Clutter) -> list[Any]:
-        """Write the parameters beside the ends of each curve, then beside what lies between, where there is room."""
-        ends = [row for _, curve in self._families_joined() for row in (curve[0], curve[-1])]
-        labelled = {r["point"]: r for r in (*ends, *self.rows) if not r["chosen"] and r["settings"] != "as it is"}
-        return [layer for r in labelled.values() for layer in self._word(clutter, r, r["settings"], "value")]
-
-    def _word(self, clutter: Clutter, row: Mapping[str, Any], text: str, what: str) -> list[Any]:
-        spot, cost = clutter.best(around(*self.pixel(row["u"], row["r"]), text, _SIDES, SIZE - 1))
-        if cost >= _POINT:
-            return []
-        clutter.add(spot.box, _WORDS)
-        item = [{**row, "text": text, "what": what}]
-        return theme.words(item, {"fontSize": SIZE - 1, **spot.style}, x=self.x(), y=self.y())
+    def _drawn(self) -> list[Box]:
+        """Return what words must not cover: points, curves and the frontier's steps."""
+        boxes = [Box.around(*self.pixel(r["u"], r["r"]), 9 if r["chosen"] else 4) for r in self.rows]
+        for step in self.steps if self.searched else ():
+            corners = (("u", "r"), ("u", "r2"), ("u2", "r2"))
+            boxes += line_boxes([self.pixel(step[a], step[b]) for a, b in corners])
+        for _, curve in self._families_joined():
+            boxes += line_boxes([self.pixel(r["u"], r["r"]) for r in curve])
+        return boxes
 
 
 def _utility_axis(points: Sequence[TrialPoint], main: Sequence[float], whole: float | None, searched: bool) -> Axis:
@@ -298,14 +299,6 @@ def _utility_axis(points: Sequence[TrialPoint], main: Sequence[float], whole: fl
     bottom = 0.0 if min(values) >= 0 else -math.inf
     ends = [v for f in points for v in f.utility[1:3] if math.isfinite(v)]
     return use_axis([*values, *(min(max(v, bottom), max(top, *values)) for v in ends)], main, whole)
-
-
-def _beside(x: float, y: float, text: str, width: float) -> list[Spot]:
-    """Return places for the chosen point's name: beside it, or further down, in the corner that nothing reaches."""
-    near = around(x, y, text, ("right down", "left up", "right up", "right", "left", "left down"), SIZE + 1, 3)
-    wide = text_width(text, SIZE + 1)
-    left = max(4.0, min(x + 4, width - wide))
-    return near + [Spot(Box(left, y + d, left + wide, y + d + SIZE + 3), {}, text, "far") for d in range(24, 150, 9)]
 
 
 def _row(f: TrialPoint, key: FamilyLegend, best: bool, sure: Mapping[int, float], meets: bool) -> dict[str, Any]:

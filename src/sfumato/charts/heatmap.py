@@ -15,7 +15,7 @@ from sfumato.charts import theme
 from sfumato.charts.theme import CHOSEN, INK, PAPER, SIZE
 
 WIDTH, HEIGHT = 245, 205
-"""About so many pixels: two panels side by side on a page."""
+"""Approximate pixels of a panel: two stand side by side on a page."""
 _CORNERS: dict[str, Any] = {"x": alt.X("x:Q"), "x2": alt.X2("x2:Q"), "y": alt.Y("y:Q"), "y2": alt.Y2("y2:Q")}
 
 NOTHING = "#e6e6e6"

@@ -9,8 +9,7 @@ import altair as alt
 
 from sfumato.charts.captions import short, spoken
 from sfumato.charts.family_panel import FamilyPanel
-from sfumato.charts.labels import lettered
-from sfumato.charts.map_data import Limits, MapData, MapPoints, Measured
+from sfumato.charts.map_data import Limits, MapData, Measured, Sweep
 from sfumato.charts.map_panel import Plane, Sheet, Trace, finite, risk_panel, utility_axis, utility_panel
 from sfumato.charts.parameter_surface import heat_chart
 from sfumato.charts.scales import Axis, wants_log
@@ -25,7 +24,7 @@ __all__ = ["map_chart", "methods_chart", "overlay_chart", "to_png", "to_svg"]
 Layout = Literal["auto", "together", "apart", "share"]
 Concat = alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
 
-_LEFT, _RIGHT = 345, 185
+_LEFT, _RIGHT = 300, 180
 _TALL, _LOW = 330, 138
 _OVERLAY = (480, 360)
 
@@ -56,7 +55,7 @@ def map_chart(
         shares of what the unmasked file has ("share"). "auto" puts them apart where their sizes are so different that
         they cannot share an axis.
     """
-    data = MapData.read(frame, parameters)
+    data = Sweep.of(frame, parameters)
     if layout == "share":
         data = data.with_shares()
     sheet = Sheet(data, data.limits(max_risk), chosen or {}, layout == "share")
@@ -67,7 +66,7 @@ def map_chart(
     return themed(_together(sheet))
 
 
-def _sizes_differ(data: MapData) -> bool:
+def _sizes_differ(data: Sweep) -> bool:
     sizes = [u.unmasked for u in data.utilities] if data.has_shares else [float(u.judged[0, 0]) for u in data.utilities]
     return len(sizes) > 1 and wants_log(sizes, 8)
 
@@ -93,7 +92,7 @@ def _apart(sheet: Sheet) -> Concat:
         for start in range(0, len(utilities), across):
             row: list[Any] = []
             for u in utilities[start : start + across]:
-                row.append(lettered(Plane((Trace(sheet.only(u), risk),), width, 270, not row, u.label)))
+                row.append(Plane((Trace(sheet.only(u), risk),), width, 270, not row, u.label).chart())
             if sheet.single and start + across >= len(utilities):
                 row.append(risk_panel(sheet, risk, width, 270, inner=True))
             rows.append(alt.hconcat(*row, spacing=14))
@@ -101,7 +100,7 @@ def _apart(sheet: Sheet) -> Concat:
 
 
 def _plane(sheet: Sheet, risk: Measured, width: int, height: int) -> alt.LayerChart:
-    return lettered(Plane((Trace(sheet, risk),), width, height))
+    return Plane((Trace(sheet, risk),), width, height).chart()
 
 
 def _own_colours(chart: Concat) -> Concat:
@@ -146,7 +145,7 @@ def methods_chart(
     """
     if "probability" not in frame.columns and len(frame):
         frame = _along_last(frame, outer) if outer else frame.assign(family=frame["family"].str.replace("_", " "))
-    data = MapPoints.read(frame, chosen)
+    data = MapData.read(frame, chosen)
     name, use = data.risk(risk), data.utility(utility)
     limit = data.thresholds.get(name) if threshold is None else float(threshold)
     return themed(FamilyPanel.of(data, frontier, (name, use), limit, noun, log=noun != "policy").chart())
@@ -183,7 +182,7 @@ def overlay_chart(
     """
     if not maps or len(tuple(parameters)) != 1:
         raise ParameterError("an overlay needs at least one map, and one parameter.")
-    read = {name: MapData.read(frame, parameters) for name, frame in maps.items()}
+    read = {name: Sweep.of(frame, parameters) for name, frame in maps.items()}
     if crowded := [name for name, data in read.items() if len(data.risks) > 1]:
         raise ParameterError(f"an overlay shows one risk, but these maps have several: {', '.join(crowded)}.")
     risks = [v for d in read.values() for v in finite(d.risks[0])] + ([] if max_risk is None else [max_risk])
@@ -192,4 +191,4 @@ def overlay_chart(
     axes = (Axis.over(risks, all(v > 0 for v in risks)), u_axis)
     sheets = {n: Sheet(d, d.limits(max_risk), chosen or {}, fixed=axes, among=labels) for n, d in read.items()}
     traces = tuple(Trace(s, s.data.risks[0], name) for name, s in sheets.items())
-    return themed(lettered(Plane(traces, *_OVERLAY)))
+    return themed(Plane(traces, *_OVERLAY).chart())

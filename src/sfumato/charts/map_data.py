@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +41,7 @@ class Measured:
 
     @property
     def judged(self) -> Numbers:
-        """What decisions rest on: replication where there is any, else the formula; shape (points, 3)."""
+        """The numbers that decisions rest on: replication where there is any, else the formula; shape (points, 3)."""
         best = self.empirical if self.empirical is not None else self.analytic
         assert best is not None  # noqa: S101 - a measure is in the frame because some source is
         return best
@@ -69,8 +70,8 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class MapData:
-    """Points in parameter order, shape (points, parameters), and every measure at them."""
+class Sweep:
+    """The points of a map over parameters, in the parameters' order, shape (points, parameters), and every measure at them."""
 
     parameters: tuple[str, ...]
     points: Numbers
@@ -78,24 +79,15 @@ class MapData:
     utilities: tuple[Measured, ...]
 
     @classmethod
-    def read(cls, frame: pd.DataFrame, parameters: Sequence[str]) -> MapData:
-        """Read `RUMap.frame()`."""
+    def of(cls, frame: pd.DataFrame, parameters: Sequence[str]) -> Sweep:
+        """Return the sweep that a frame of `RUMap.frame()` holds."""
         names = tuple(parameters)
-        rows = theme.frame_rows(frame, (*names, "point", "side", "measure", "source", "value"), "the map's frame")
-        masked = {int(r["point"]): tuple(float(r[n]) for n in names) for r in rows if r["masked"]}
-        if not masked:
-            raise ParameterError("the map has no points, so there is nothing to draw.")
-        order = sorted(masked, key=lambda p: masked[p])
-        where = {p: i for i, p in enumerate(order)}
-        found: dict[tuple[str, str, str], dict[str, Numbers]] = {}
-        for r in rows:
-            key = (str(r["side"]), str(r["measure"]), str(r.get("variant", "")))
-            table = found.setdefault(key, {}).setdefault(str(r["source"]), np.full((len(order) + 1, 3), np.nan))
-            table[where[int(r["point"])] if r["masked"] else -1] = [float(r[n]) for n in ("value", "low", "high")]
-        made = {side: _measures(side, found) for side in ("risk", "utility")}
+        data = MapData.read(frame, needed=(*names, "point", "side", "measure", "source", "value"))
+        order = sorted(data.points, key=lambda p: tuple(float(p.settings[n]) for n in names))
+        made = {side: data.measured(side, order) for side in ("risk", "utility")}
         if absent := [side for side, measures in made.items() if not measures]:
             raise ParameterError(f"the map's frame holds no {' and no '.join(absent)} measure.")
-        points = np.array([masked[p] for p in order], np.float64).reshape(len(order), len(names))
+        points = np.array([[float(p.settings[n]) for n in names] for p in order]).reshape(len(order), len(names))
         return cls(names, points, made["risk"], made["utility"])
 
     def limits(self, max_risk: Limits) -> dict[str, float]:
@@ -128,7 +120,7 @@ class MapData:
         away = np.abs(self.points - [float(chosen[name]) for name in self.parameters]) / np.where(spread > 0, spread, 1)
         return int(away.sum(axis=1).argmin())
 
-    def with_shares(self) -> MapData:
+    def with_shares(self) -> Sweep:
         """Return the map with every utility as a share of the unmasked file's."""
         return replace(self, utilities=tuple(u.as_share() for u in self.utilities))
 
@@ -136,26 +128,6 @@ class MapData:
     def has_shares(self) -> bool:
         """Whether every utility of the unmasked file is a finite positive number."""
         return all(math.isfinite(u.unmasked) and u.unmasked > 0 for u in self.utilities)
-
-
-def _measures(side: str, found: Mapping[tuple[str, str, str], Mapping[str, Numbers]]) -> tuple[Measured, ...]:
-    mine = [(measure, variant, tables) for (s, measure, variant), tables in found.items() if s == side]
-    names = [measure for measure, _, _ in mine]
-    out = []
-    for measure, variant, tables in mine:
-        label = measure if names.count(measure) == 1 or not variant else f"{measure} ({variant})"
-        empirical, analytic = tables.get("empirical"), tables.get("analytic")
-        last = empirical if empirical is not None else analytic
-        unmasked = float(last[-1, 0]) if last is not None else math.nan
-        formula = None if analytic is None else float(analytic[-1, 0])
-        if empirical is not None and analytic is not None and np.isnan(analytic[:-1, 0]).all():
-            analytic = None  # a formula for the unmasked file alone makes no curve
-        out.append(Measured(label, measure, _points(empirical), _points(analytic), unmasked, formula))
-    return tuple(out)
-
-
-def _points(table: Numbers | None) -> Numbers | None:
-    return None if table is None else table[:-1]
 
 
 def along(t: float, grid: Numbers, values: Numbers, log_t: bool, log_values: bool) -> float:
@@ -184,7 +156,7 @@ class TrialPoint(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FamilyTrials:
-    """What was tried of a family: its points, and the parameters in which they differ."""
+    """The points of a family, and the parameters in which they differ."""
 
     found: tuple[TrialPoint, ...]
     free: tuple[str, ...]
@@ -227,7 +199,7 @@ _FURTHER = (
 )  # fmt: skip
 """those that it may have; every other is a parameter."""
 COMBINED = "smallest share of the utilities"
-"""What is maximised where several utilities count: the least of their shares of the unmasked file's."""
+"""The name of what is maximised where several utilities count: the least of their shares of the unmasked file's."""
 
 
 class MeasureReading(NamedTuple):
@@ -240,7 +212,7 @@ class MeasureReading(NamedTuple):
 
     @property
     def judged(self) -> float:
-        """What is held against a threshold: the limit, or the value where there is none."""
+        """The number compared with a threshold: the limit, or the value where there is none."""
         return self.value if math.isnan(self.limit) else self.limit
 
     @property
@@ -253,6 +225,10 @@ class MeasureReading(NamedTuple):
         if math.isnan(self.low) or math.isnan(self.high):
             return short(self.value)
         return f"{short(self.value)} ({short(self.low)} to {short(self.high)})"
+
+
+MeasureSource = tuple[str, str, str]
+"""Side, title and source of a number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,10 +246,12 @@ class Point:
     risks: Mapping[tuple[str, str], MeasureReading]
     """By measure and scenario."""
     utilities: Mapping[str, MeasureReading]
+    sources: Mapping[MeasureSource, MeasureReading]
+    """Each measure as observed ("empirical") and by formula ("analytic")."""
     meets: bool
     chosen: bool
     probability: float
-    """Of being non-dominated; NaN off the frontier."""
+    """The probability of being non-dominated; NaN off the frontier."""
 
     def worst(self, risk: str, scenario: str = "") -> MeasureReading | None:
         """Return a risk under one scenario, or under the worst for it; None where it was not measured.
@@ -292,7 +270,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class MapPoints:
+class MapData:
     """Every point of a map, in the frame's order."""
 
     points: tuple[Point, ...]
@@ -305,29 +283,35 @@ class MapPoints:
     unmasked: Mapping[str, float]
     """By utility: its value for the file as it is; those not known are left out."""
     baseline: str
-    """What the file as it is is called: "unmasked", or a table "unprotected"."""
+    """The name of the file as it is: "unmasked", or for a table "unprotected"."""
     searched: bool
     """Whether the frame is that of a search, which has judged its points and says how sure the frontier is."""
 
+    titles: Mapping[tuple[str, str], str]
+    """The label of each measure by its side and title: the variant is in the title where a label stands more than once."""
+    whole: Mapping[MeasureSource, float]
+    """Every measure of the file as it is."""
+
     @classmethod
-    def read(cls, frame: pd.DataFrame, chosen: int | None = None) -> MapPoints:
+    def read(cls, frame: pd.DataFrame, chosen: int | None = None, needed: Sequence[str] = _COLUMNS) -> MapData:
         """Read `RUMap.frame()`; `chosen` is the number of the chosen point, where the frame does not say."""
-        everything = theme.frame_rows(frame, _COLUMNS, "the map's frame")
+        everything = theme.frame_rows(frame, needed, "the map's frame")
         have = [str(c) for c in frame.columns]
         parameters = tuple(name for name in have if name not in (*_COLUMNS, *_FURTHER))
         rows: dict[int, list[Mapping[Any, Any]]] = {}
         thresholds: dict[str, float] = {}
-        unmasked: dict[str, float] = {}
+        whole: dict[MeasureSource, float] = {}
+        titles = _named(everything)
         baseline = "unmasked"
         for row in everything:
             if not row.get("masked", True):
-                baseline = str(row["settings"])
-                if row["side"] == "utility" and math.isfinite(whole := _number(row["value"])):
-                    unmasked[str(row["measure"])] = whole
+                baseline = str(row.get("settings"))
+                whole[row["side"], row["measure"], str(row.get("source"))] = _number(row["value"])
                 continue
             rows.setdefault(int(row["point"]), []).append(row)
             if row["side"] == "risk" and not math.isnan(limit := _number(row.get("threshold"))):
-                thresholds.setdefault(str(row["measure"]), limit)
+                thresholds.setdefault(row["measure"], limit)
+        unmasked = {title: v for (side, title, _), v in whole.items() if side == "utility" and math.isfinite(v)}
         if not rows:
             raise ParameterError("the map has no points, so there is nothing to draw.")
         points = tuple(_point(number, own, parameters, chosen) for number, own in rows.items())
@@ -338,8 +322,27 @@ class MapPoints:
         return cls(
             points, parameters, tuple(dict.fromkeys(m for p in points for m, _ in p.risks)), utilities,
             tuple(dict.fromkeys(s for p in points for _, s in p.risks)), thresholds, unmasked, baseline,
-            "probability" in have,
+            "probability" in have, titles, whole,
         )  # fmt: skip
+
+    def measured(self, side: str, points: Sequence[Point]) -> tuple[Measured, ...]:
+        """Return each measure of one side at these points, whatever the source."""
+        return tuple(
+            self._measured(side, title, label, points) for (s, title), label in self.titles.items() if s == side
+        )
+
+    def _measured(self, side: str, title: str, label: str, points: Sequence[Point]) -> Measured:
+        tables: dict[str, Numbers | None] = dict.fromkeys(("empirical", "analytic"))
+        for source in tables:
+            found = [p.sources.get((side, title, source)) for p in points]
+            if any(found) or (side, title, source) in self.whole:
+                tables[source] = np.array([[math.nan] * 3 if r is None else r[:3] for r in found])
+        empirical, analytic = tables.values()
+        formula = None if analytic is None else self.whole.get((side, title, "analytic"), math.nan)
+        unmasked = formula if empirical is None else self.whole.get((side, title, "empirical"), math.nan)
+        if empirical is not None and analytic is not None and np.isnan(analytic[:, 0]).all():
+            analytic = None  # a formula for the unmasked file alone makes no curve
+        return Measured(title, label, empirical, analytic, math.nan if unmasked is None else unmasked, formula)
 
     def meets(self, f: TrialPoint, limit: float | None) -> bool:
         """Whether a point is safe enough: as the search judged it, else by its limit alone."""
@@ -417,19 +420,31 @@ def _known(side: str, name: str | None, names: Sequence[str]) -> str:
     return name
 
 
+def _named(rows: theme.Rows) -> dict[tuple[str, str], str]:
+    """Put each measure's title in place of its label, and return the labels by side and title."""
+    labels = {(r["side"], r["measure"], str(r.get("variant", ""))) for r in rows}
+    often = Counter((side, label) for side, label, _ in labels)
+    titles: dict[tuple[str, str], str] = {}
+    for r in rows:
+        label, variant = str(r["measure"]), str(r.get("variant", ""))
+        r["measure"] = f"{label} ({variant})" if often[r["side"], r["measure"]] > 1 and variant else label
+        titles[r["side"], r["measure"]] = label
+    return titles
+
+
 def _point(number: int, rows: Sequence[Mapping[Any, Any]], parameters: Sequence[str], chosen: int | None) -> Point:
     first = rows[0]
+    readings = [
+        (r, MeasureReading(*(_number(r.get(name)) for name in ("value", "low", "high", "limit")))) for r in rows
+    ]
     return Point(
-        number, str(first["family"]), str(first["settings"]), str(first.get("label", "")), int(first.get("replications", 0)),
-        {name: first[name] for name in parameters if not missing(first[name])},
-        {(str(r["measure"]), str(r.get("scenario", ""))): _reading(r) for r in rows if r["side"] == "risk"},
-        {str(r["measure"]): _reading(r) for r in rows if r["side"] == "utility"},
+        number, str(first.get("family", "")), str(first.get("settings", "")), str(first.get("label", "")),
+        int(first.get("replications", 0)), {name: first[name] for name in parameters if not missing(first[name])},
+        {(r["measure"], str(r.get("scenario", ""))): found for r, found in readings if r["side"] == "risk"},
+        {r["measure"]: found for r, found in readings if r["side"] == "utility"},
+        {(r["side"], r["measure"], str(r.get("source"))): found for r, found in readings},
         bool(first.get("meets", False)), bool(first.get("chosen", number == chosen)), _number(first.get("probability")),
     )  # fmt: skip
-
-
-def _reading(row: Mapping[Any, Any]) -> MeasureReading:
-    return MeasureReading(*(_number(row[name]) for name in ("value", "low", "high", "limit")))
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""The panels of a map: axes, curves and points of risk against utility, and both against the parameter."""
+"""The panels of a map over parameters: risk against utility with parameter values along it, and both against the parameter."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ import numpy as np
 
 from sfumato.charts import theme
 from sfumato.charts.captions import parameter_words, short, symbol
-from sfumato.charts.map_data import MapData, Measured, along
-from sfumato.charts.scales import Axis, wants_log
-from sfumato.charts.theme import FAINT, INK, SOFT
+from sfumato.charts.map_data import Measured, Sweep, along
+from sfumato.charts.scales import Axis, readable, wants_log
+from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, SOFT, text_width
 from sfumato.typing import Numbers
 
-_MANY = 3
-"""Up to so many curves are labelled where they are; more get a legend,"""
-_LONG = 48
-"""and so do names of more characters."""
+_LABELS = 6
+"""Largest number of parameter values along a curve,"""
+_APART = 22
+"""and their least distance in pixels."""
+_SMALL = SIZE - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
     """One map, its thresholds by risk label, and the chosen value of each parameter."""
 
-    data: MapData
+    data: Sweep
     limits: Mapping[str, float] = field(default_factory=dict)
     chosen: Mapping[str, Any] = field(default_factory=dict)
     share: bool = False
@@ -77,7 +78,7 @@ class Sheet:
 
     @property
     def t_title(self) -> str:
-        """What the parameter's axis says."""
+        """The title of the parameter's axis."""
         return parameter_words(self.data.parameters[0]) + (", log scale" if self.log_t else "")
 
     def r_axis(self, risk: Measured) -> Axis:
@@ -89,7 +90,7 @@ class Sheet:
         return Axis.over(values, all(v > 0 for v in values))
 
     def r_title(self, risk: Measured) -> str:
-        """Return what a risk's axis says."""
+        """Return the title of a risk's axis."""
         name = risk.label if len(self.data.risks) > 1 else "disclosure risk R"
         return name + (" (log scale)" if self.r_axis(risk).log else "")
 
@@ -102,26 +103,19 @@ class Sheet:
 
     @property
     def u_title(self) -> str:
-        """What the utilities' axis says."""
+        """The title of the utilities' axis."""
         if self.share:
             return "data utility U, as a share of the unmasked file's"
         return "data utility U" + (" (log scale)" if self.u_axis.log else "")
 
     @property
     def u_options(self) -> dict[str, Any]:
-        """How the utilities' ticks are written."""
+        """The format of the utilities' ticks."""
         if not self.share:
             return {}
         return {"format": ".0%" if self.u_axis.high - self.u_axis.low > 0.1 else ".1%"}
 
     # -- labels
-
-    @property
-    def direct(self) -> bool:
-        """Whether curves are labelled where they are: few of them, each with an unmasked line of its own."""
-        ends = [u.end for u in self.data.utilities]
-        few = len(ends) <= _MANY and max(map(len, self.labels)) <= _LONG
-        return few and not self.share and all(map(self.u_axis.shows, ends)) and len(set(ends)) == len(ends)
 
     @property
     def chosen_t(self) -> float:
@@ -258,15 +252,21 @@ class Plane:
         """Whether several maps share the panel."""
         return len(self.traces) > 1
 
-    def layers(self) -> list[alt.Chart]:
-        """Return what is drawn, without words."""
-        return [*self._unmasked(), *self._threshold(), *self._curves(), *self._points()]
+    def chart(self) -> alt.LayerChart:
+        """Draw the panel: lines and points, and words where no rising curve can be."""
+        panel: dict[str, Any] = {"width": self.width, "height": self.height}
+        if self.title:
+            colour = theme.colour_in(self.sheet.palette, self.sheet.labels[0])
+            text = theme.lines(self.title, 0.8 * self.width - 8, SIZE + 1)  # other fonts are wider
+            panel["title"] = alt.Title(text or "", color=colour, fontWeight="bold", fontSize=SIZE, frame="group")
+        drawn = [*self._unmasked(), *self._threshold(), *self._curves(), *self._points()]
+        return theme.layered(*drawn, *self._chosen(), *self._along(), **panel)
 
     # -- axes
 
     def x(self, field: str = "u") -> alt.X:
         """Return the axis of utility, for a field of the rows."""
-        about = max(3, self.width // 55)
+        about = max(3, self.width // 50)
         return theme.x_axis(field, self.sheet.u_axis, self.sheet.u_title, self.width, about, **self.sheet.u_options)
 
     def y(self, field: str = "r") -> alt.Y:
@@ -287,13 +287,15 @@ class Plane:
 
     @property
     def legend(self) -> alt.Legend | None:
-        """The legend, where curves are not labelled directly."""
-        if self.sheet.direct or self.title:
+        """The names of the curves, above the panel; a panel of one curve has it as its title."""
+        if self.title:
             return None
         points = any(t.sheet.has_points(t.risk) for t in self.traces)
-        symbol: dict[str, Any] = {"symbolSize": 50} if points else {"symbolType": "stroke", "symbolSize": 250}
-        offset = 24 if self.several else 6  # above the words on the unmasked lines
-        return alt.Legend(orient="top", direction="vertical", columns=1, offset=offset, symbolOpacity=1, **symbol)
+        look: dict[str, Any] = {"symbolSize": 50} if points else {"symbolType": "stroke", "symbolSize": 250}
+        names = [*self.sheet.palette, *(t.name for t in self.traces)]
+        columns = 2 if max(map(text_width, names)) < self.width / 2 - 40 else 1
+        offset = 8 + 15 * len(self.ends()) if self.several else 6  # above the words on the unmasked lines
+        return alt.Legend(orient="top", direction="vertical", columns=columns, offset=offset, symbolOpacity=1, **look)
 
     # -- lines
 
@@ -308,22 +310,91 @@ class Plane:
         return sorted(found.values(), key=lambda item: float(item["u"]))
 
     def _unmasked(self) -> list[alt.Chart]:
+        """Draw upright lines at the utilities of the unmasked files, and say what they are."""
         ends = self.ends()
         if not ends:
             return []
         if self.several:  # dashes tell the maps apart, so these lines are dotted
-            return [
-                theme.reference(
-                    ends, {"strokeDash": [1, 3], "strokeWidth": 1.4}, x=self.x(), color=alt.ColorValue(SOFT)
-                )
-            ]
-        return [theme.reference(ends, x=self.x(), color=self.colour)]
+            style, colour = {"strokeDash": [1, 3], "strokeWidth": 1.4}, alt.ColorValue(SOFT)
+            made = [theme.reference(ends, style, x=self.x(), color=colour)]
+            for row, end in enumerate(ends):
+                named, above = [{**end, "text": f"unmasked, {end['map']}"}], theme.at(y=-6 - 15 * row)
+                made.append(theme.draw("text", named, {"baseline": "bottom", "color": SOFT}, x=self.x(), **above))
+            return made
+        said = [{**ends[-1], "text": "unmasked"}] if self.outer else []
+        style = {"angle": 270, "align": "left", "baseline": "top", "dy": 3, "fontSize": _SMALL, "color": SOFT}
+        foot = theme.at(y=self.height - 6)
+        return [theme.reference(ends, x=self.x(), color=self.colour), *theme.words(said, style, x=self.x(), **foot)]
 
     def _threshold(self) -> list[alt.Chart]:
         limit = self.sheet.limits.get(self.risk.label)
-        if limit is None:
+        return [] if limit is None else theme.threshold(limit, "r", self.y(), None if self.title else self.width)
+
+    # -- parameter values, to the left of the first of the rising curves, where nothing else is drawn
+
+    def _chosen(self) -> list[Any]:
+        """Ring the chosen point on every curve, and write its parameter once, beside the leftmost."""
+        rings = [place for t in self.traces for place in t.sheet.chosen_places(t.risk)]
+        if not rings:
             return []
-        return [theme.reference([{"r": limit, "what": "threshold"}], y=self.y(), color=alt.ColorValue(INK))]
+        both = {"x": self.x(), "y": self.y()}
+        made: list[Any] = [theme.ring(rings, **both)]
+        if self.several and all(math.isclose(p["r"], rings[0]["r"], rel_tol=1e-6) for p in rings):
+            level = {"r": rings[0]["r"], "what": "chosen level"}
+            style = {"strokeDash": [1, 3], "strokeWidth": 1.4}
+            made.insert(0, theme.reference([level], style, y=self.y(), color=alt.ColorValue(INK)))
+        if not self.title:  # else the panel beside it says so
+            first = min(rings, key=lambda p: float(p["u"]))
+            item = {**first, "text": self.sheet.chosen_words if self.sheet.single else "chosen"}
+            made += self._beside([item], {"fontWeight": "bold"}, 12)
+        return made
+
+    def _beside(self, items: theme.Rows, style: theme.Style, gap: int) -> list[alt.Chart]:
+        """Write above and to the left of points, or below and to the right where the panel begins."""
+        made = []
+        for first in (True, False):
+            own = [i for i in items if (self.pixel(i["u"], i["r"])[0] < 10 + gap + text_width(i["text"])) is first]
+            side = {"align": "left", "dx": gap, "dy": gap} if first else {"align": "right", "dx": -gap, "dy": 4 - gap}
+            made += theme.words(own, {**style, **side}, x=self.x(), y=self.y()) if own else []
+        return made
+
+    def _along(self) -> list[Any]:
+        """Mark some readable parameter values on every curve, and write them to the left of the leftmost."""
+        kept: list[list[dict[str, Any]]] = []
+        taken = [self.pixel(p["u"], p["r"])[1] for t in self.traces for p in t.sheet.chosen_places(t.risk)]
+        for t in self._readable():
+            places = [place for trace in self.traces for place in trace.sheet.places(t, trace.risk)]
+            places.sort(key=lambda place: float(place["u"]))
+            if places and len(kept) < _LABELS:
+                y = self.pixel(places[0]["u"], places[0]["r"])[1]
+                if all(abs(y - other) >= _APART for other in taken):
+                    taken.append(y)
+                    kept.append(places)
+        if not kept:
+            return []
+        both = {"x": self.x(), "y": self.y()}
+        made: list[Any] = []
+        if not any(t.sheet.has_points(t.risk) for t in self.traces):
+            dot = {"shape": "circle", "size": 22, "fill": PAPER, "strokeWidth": 1.3, "opacity": 1}
+            stroke = alt.Stroke("series:N", scale=theme.colour_scale(self.sheet.palette), legend=None)
+            made.append(theme.draw("point", (p for places in kept for p in places), dot, stroke=stroke, **both))
+        kept.sort(key=lambda places: float(places[0]["t"]))
+        items = [{**places[0], "text": short(places[0]["t"]), "what": "along"} for places in kept]
+        items[0]["text"] = f"{symbol(self.sheet.data.parameters[0])} = {items[0]['text']}"
+        return [*made, *self._beside(items, {"fontSize": _SMALL, "color": SOFT}, 9)]
+
+    def _readable(self) -> list[float]:
+        """Return parameter values worth writing, the most readable first; none for a single point, or for unlike grids."""
+        sheet = self.sheet
+        if (
+            not self.outer
+            or not sheet.single
+            or len(sheet.grid) < 2
+            or len({tuple(t.sheet.grid) for t in self.traces}) > 1
+        ):
+            return []
+        values = dict.fromkeys(t for group in readable(sheet.grid, sheet.log_t) for t in group)
+        return [t for t in values if not math.isclose(t, sheet.chosen_t, rel_tol=1e-6)]
 
     def _curves(self) -> list[alt.Chart]:
         lines = [{**row, "map": t.name} for t in self.traces for row in t.sheet.line_rows(t.risk)]
@@ -363,8 +434,7 @@ def risk_panel(
         y = theme.y_axis("value", axis, "", height, labels=False, ticks=False, domain=False)
     layers: list[Any] = _chosen_line(sheet, x)
     if risk.label in sheet.limits:
-        item = {"value": sheet.limits[risk.label], "what": "threshold"}
-        layers.append(theme.reference([item], y=y, color=alt.ColorValue(INK)))
+        layers += theme.threshold(sheet.limits[risk.label], "value", y, width if inner else None)
     layers += _against(sheet, [risk], x, y, alt.ColorValue(INK))
     if inner and sheet.t_axis.shows(sheet.chosen_t):
         item = {"t": sheet.chosen_t, "text": sheet.chosen_words}

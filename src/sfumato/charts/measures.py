@@ -10,22 +10,9 @@ import altair as alt
 
 from sfumato.charts import theme
 from sfumato.charts.captions import short
-from sfumato.charts.labels import threshold_words
-from sfumato.charts.map_data import COMBINED, MapPoints, MeasureReading, Point, TrialPoint, key_of
+from sfumato.charts.map_data import COMBINED, MapData, MeasureReading, Point, TrialPoint, key_of
 from sfumato.charts.scales import Axis, risk_axis
-from sfumato.charts.theme import (
-    INK,
-    PAPER,
-    RISK_SHADES,
-    SIZE,
-    SOFT,
-    UTILITY_SHADES,
-    WIDTH,
-    Box,
-    Clutter,
-    text_width,
-    themed,
-)
+from sfumato.charts.theme import INK, PAPER, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, WIDTH, text_width, themed
 from sfumato.errors import ParameterError, join_names
 
 if TYPE_CHECKING:
@@ -47,7 +34,7 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
     has that. The numbers in their own units, and in words whether the threshold is met, are at the right. Risks without a
     threshold have words and no dot.
     """
-    data = MapPoints.read(frame)
+    data = MapData.read(frame)
     at = _wanted(data, point)
     several = len(data.scenarios) > 1  # one scenario need not be named at every risk
     risks = [_risk(m, s if several else "", r, data.thresholds.get(m, math.nan)) for (m, s), r in at.risks.items()]
@@ -71,7 +58,7 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
     return themed(page)
 
 
-def _wanted(data: MapPoints, point: int | None) -> Point:
+def _wanted(data: MapData, point: int | None) -> Point:
     if point is None:
         if data.chosen is None:
             raise ParameterError("no point of the search is chosen; name the one to draw (point=…).")
@@ -214,7 +201,7 @@ def loss_chart(
     if not given. U is the share of the unmasked file's; where the frame
     does not tell that, it is taken to be 1, as for most utilities.
     """
-    data = MapPoints.read(frame)
+    data = MapData.read(frame)
     name, use = data.risk(risk), data.utility(utility)
     limit = data.thresholds.get(name) if threshold is None else float(threshold)
     found = [f for f in data.pairs(name, use) if math.isfinite(f[1].value) and math.isfinite(f[2].value)]
@@ -236,7 +223,7 @@ def loss_chart(
     y = theme.y_axis("r", up, f"disclosure risk R: {name}" + (" (log scale)" if up.log else ""), size[1])
     layers: list[Any] = []
     if limit is not None:
-        layers.append(theme.reference([{"r": limit, "what": "threshold"}], y=y, color=alt.ColorValue(INK)))
+        layers += theme.threshold(limit, "r", y)
     colour, shape = key.colour(), key.shape()
     line = {"strokeWidth": 1.8 if not key.crowded else 1.2, "opacity": 1 if not key.crowded else 0.7, "clip": True}
     best = [{**row, "what": "line"} for row in rows if row["best"]]
@@ -252,10 +239,8 @@ def loss_chart(
             layers.append(theme.draw("point", items, dot, x=x, y=y, color=colour, shape=shape, tooltip=tips))
     if chosen := [row for row in rows if row["chosen"]]:
         layers.append(theme.ring(chosen, x=x, y=y))
-    if limit is not None and up.shows(limit):
-        level = (1 - up.share(limit)) * size[1]
-        layers += threshold_words(limit, level, size[0], _clutter(rows, across, up, size), y)
     said = "lines: the best settings of each family; lower left is better"
+    said += "" if limit is None else f"; dashed: the largest tolerable risk, {short(limit)}"
     said += f"; ringed: chosen, {chosen[0]['family']} (loss {short(chosen[0]['loss'])})" if chosen else ""
     return themed(theme.layered(*layers, width=size[0], height=size[1], title=theme.heading([said])))
 
@@ -275,16 +260,3 @@ def _beats(a: dict[str, Any], b: dict[str, Any]) -> bool:
     """Whether a is at least as good as b in both, and better in one."""
     pair, other = (a["loss"], a["r"]), (b["loss"], b["r"])
     return pair != other and pair[0] <= other[0] and pair[1] <= other[1]
-
-
-def _clutter(rows: Sequence[dict[str, Any]], across: Axis, up: Axis, size: tuple[int, int]) -> Clutter:
-    clutter = Clutter(*size)
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for row in sorted(rows, key=lambda row: float(row["loss"])):
-        x, y = across.share(row["loss"]) * size[0], (1 - up.share(row["r"])) * size[1]
-        clutter.add(Box(x - 4, y - 4, x + 4, y + 4), 3.0)
-        if row["best"]:
-            lines.setdefault(row["family"], []).append((x, y))
-    for line in lines.values():
-        clutter.add_line(line, 2.0)
-    return clutter

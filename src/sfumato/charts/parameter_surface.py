@@ -1,4 +1,4 @@
-"""Measures over two parameters and more: heat maps, contours of the risk, and panels for pairs."""
+"""Measures over two parameters and more: heat maps, points shaded by utility and by risk, and panels for pairs."""
 
 from __future__ import annotations
 
@@ -14,201 +14,61 @@ import numpy as np
 from sfumato.charts import theme
 from sfumato.charts.captions import parameter_words, short, spoken, symbol
 from sfumato.charts.heatmap import Band, CellGrid, Place, gradient_legend
-from sfumato.charts.map_data import FamilyTrials, MapPoints, Measured, TrialPoint, worded
+from sfumato.charts.map_data import FamilyTrials, MapData, Measured, TrialPoint, worded
 from sfumato.charts.map_panel import Sheet
-from sfumato.charts.scales import Axis, risk_axis, wants_log
-from sfumato.charts.theme import INK, PAPER, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, text_width, themed
+from sfumato.charts.scales import Axis, wants_log
+from sfumato.charts.theme import INK, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, themed
 from sfumato.errors import ParameterError, join_names, unknown_name
 from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import pandas as pd
-    from scipy.spatial import Delaunay
 
 
-@dataclass(frozen=True)
-class ParameterScale:
-    """A parameter stretched over 0 to 1: in ratios where its values span them, else in differences."""
-
-    low: float
-    high: float
-    log: bool
-
-    @classmethod
-    def over(cls, values: Sequence[float], log: bool | None = None) -> ParameterScale:
-        """Return the side that these values span; `log` None decides by how widely they spread."""
-        spread = all(v > 0 for v in values) and wants_log(values, 10) if log is None else log
-        return cls(min(values), max(values), spread)
-
-    def unit(self, values: Any) -> Numbers:
-        """Return values as places from 0 to 1."""
-        v = np.asarray(values, np.float64)
-        if self.high <= self.low:
-            return np.full(v.shape, 0.5)
-        if self.log:
-            return np.asarray(np.log(v / self.low) / math.log(self.high / self.low))
-        return np.asarray((v - self.low) / (self.high - self.low))
-
-    def value(self, unit: float) -> float:
-        """Return the value at a place."""
-        if self.log:
-            return float(self.low * (self.high / self.low) ** unit)
-        return self.low + unit * (self.high - self.low)
-
-
-def triangles(places: Numbers) -> Delaunay | None:
-    """Return Delaunay's triangles over places of shape (points, 2); None where they lie on a line, or are fewer than three."""
-    from scipy.spatial import Delaunay, QhullError
-
-    if len(places) < 3 or (np.ptp(places, axis=0) < 1e-9).any():
-        return None
-    try:
-        return Delaunay(places)
-    except QhullError:
-        return None
-
-
-def contour(mesh: Delaunay, values: Numbers, level: float) -> Numbers:
-    """Return where values, straight within each triangle, pass a level: one piece in each, shape (pieces, 2 ends, 2)."""
-    pieces = []
-    for corners in mesh.simplices[np.isfinite(values[mesh.simplices]).all(axis=1)]:
-        # a corner exactly on the level counts as above it, so that a line never passes it twice
-        crossed = [(p, q) for p, q in combinations(corners, 2) if (values[p] >= level) != (values[q] >= level)]
-        if crossed:
-            shares = [(level - values[p]) / (values[q] - values[p]) for p, q in crossed]
-            at = mesh.points
-            pieces.append([at[p] + share * (at[q] - at[p]) for (p, q), share in zip(crossed, shares, strict=True)])
-    return np.array(pieces).reshape(-1, 2, 2)
-
-
-_ACROSS, _UP, _PIXELS = 60, 48, 7
-"""The surface is drawn in so many squares of so many pixels."""
-_CONTOURS: tuple[tuple[dict[str, Any], bool], ...] = (
-    ({"stroke": PAPER, "strokeWidth": 2.6, "opacity": 0.75, "strokeCap": "round"}, False),
-    ({"stroke": INK, "strokeWidth": 0.9, "strokeCap": "round"}, False),
-    ({"stroke": PAPER, "strokeWidth": 5, "opacity": 0.85, "strokeCap": "round"}, True),
-    ({"stroke": INK, "strokeWidth": 2.6, "strokeCap": "round"}, True),
-)
-"""Dark lines with a white rim, readable on light and dark; the threshold's last and strongest."""
-
-
-def contour_chart(tried: FamilyTrials, a: str, b: str) -> alt.LayerChart | None:
-    """Draw the utility between the points and contours of the risk; None where the points make no triangles."""
+def points_chart(tried: FamilyTrials, a: str, b: str) -> alt.HConcatChart:
+    """Draw the points over two numbers, shaded by utility and beside it by the limit of the risk; the safe ones are larger."""
     columns = [[float(f.point.settings[n]) for f in tried.found] for n in (a, b)]
-    sides = [ParameterScale.over(values) for values in columns]
-    places = np.column_stack([s.unit(v) for s, v in zip(sides, columns, strict=True)])
-    mesh = triangles(places)
-    if mesh is None:
-        return None
-    width, height = _ACROSS * _PIXELS, _UP * _PIXELS
-    axes = [Axis(s.low, s.high, s.log) for s in sides]
-    titles = [parameter_words(n) + (", log scale" if s.log else "") for n, s in zip((a, b), sides, strict=True)]
-    x, y = theme.x_axis("x", axes[0], titles[0], width), theme.y_axis("y", axes[1], titles[1], height)
-    layers: list[Any] = [_shades(tried, mesh, sides, x, y)]
-    lines = _lines(tried, mesh, sides)
-    for style, strong in _CONTOURS:
-        if rows := [row for row in lines if row["strong"] is strong]:
-            layers.append(theme.draw("rule", rows, style, x=x, y=y, x2=alt.X2("x2:Q"), y2=alt.Y2("y2:Q")))
-    layers += _points(tried, columns, x, y)
-    layers += _levels(tried, lines, sides, (width, height))
-    said = [
-        f"shading: utility {tried.utility}, straight between the points tried",
-        f"contours: what {tried.risk} stays below in 95 % of releases; filled points meet the thresholds",
-        *tried.chosen_words("ringed"),
-    ]
-    return theme.layered(*layers, width=width, height=height, title=theme.heading(said))
-
-
-def _shades(tried: FamilyTrials, mesh: Delaunay, sides: Sequence[ParameterScale], x: alt.X, y: alt.Y) -> alt.Chart:
-    from scipy.interpolate import LinearNDInterpolator
-
-    across, up = (np.arange(n + 1) / n for n in (_ACROSS, _UP))
-    middles = np.array([((i + 0.5) / _ACROSS, (j + 0.5) / _UP) for i in range(_ACROSS) for j in range(_UP)])
-    values = LinearNDInterpolator(mesh, [f.utility.value for f in tried.found])(middles)
-    edges = [[s.value(float(v)) for v in u] for s, u in zip(sides, (across, up), strict=True)]
-    cells = [(i, j) for i in range(_ACROSS) for j in range(_UP)]
-    items = [
+    axes = [Axis.over(values, all(v > 0 for v in values) and wants_log(values, 10)) for values in columns]
+    titles = [parameter_words(n) + (", log scale" if axis.log else "") for n, axis in zip((a, b), axes, strict=True)]
+    x = theme.x_axis("x", axes[0], titles[0], _SIDE, 5)
+    y, bare = (theme.y_axis("y", axes[1], *more) for more in ((titles[1], _SIDE), ("", _SIDE)))
+    judged = [f.risk.judged for f in tried.found]
+    least = min((v for v in judged if 0 < v < math.inf), default=1.0)
+    items: theme.Rows = [
         {
-            "x": edges[0][i],
-            "x2": edges[0][i + 1],
-            "y": edges[1][j],
-            "y2": edges[1][j + 1],
-            "value": float(f"{v:.5g}"),
+            "x": u, "y": v, "point": f.point.number, "recipe": f.point.at, "u": f.utility.value, "r": f.risk.value,
+            # zero has no logarithm: it counts as half of the smallest risk seen
+            "limit": f.risk.judged, "shade": max(f.risk.judged, least / 2), "meets": tried.good(f), "chosen": f.point.chosen,
         }
-        for (i, j), v in zip(cells, values, strict=True)
-        if math.isfinite(v)
-    ]
-    legend = gradient_legend(_UP * _PIXELS - 20)
-    legend.title = "U"
-    colour = alt.Color("value:Q", scale=alt.Scale(range=list(UTILITY_SHADES), zero=False, nice=False), legend=legend)
-    corners = {"x": x, "x2": alt.X2("x2:Q"), "y": y, "y2": alt.Y2("y2:Q")}
-    return theme.draw("rect", items, {"strokeWidth": 0}, **corners, color=colour)
-
-
-def _lines(tried: FamilyTrials, mesh: Delaunay, sides: Sequence[ParameterScale]) -> theme.Rows:
-    """Return the contours piece by piece, in the parameters' own units."""
-    judged = np.array([f.risk.judged for f in tried.found])
-    known = judged[np.isfinite(judged)]
-    least = float(known[known > 0].min(initial=math.inf))
-    log = risk_axis(known.tolist(), 3).log
-    # zero has no logarithm: it counts as half of the smallest risk seen
-    height = np.log(np.maximum(judged, least / 2)) if log else judged
-    ticks = risk_axis(known[known > 0].tolist() if log else known.tolist(), 3).ticks(7)
-    limit = tried.limit
-    levels = {v for v in ticks if least < v < known.max() and (limit is None or abs(v - limit) > 0.2 * limit)}
-    rows: theme.Rows = []
-    for level in sorted(levels if limit is None else {*levels, limit}):  # the others keep clear of the threshold's own
-        pieces = contour(mesh, height, (math.log(level) if level > 0 else -math.inf) if log else level)
-        for (a, b), (c, d) in pieces:
-            ends = {"x": sides[0].value(a), "y": sides[1].value(b), "x2": sides[0].value(c), "y2": sides[1].value(d)}
-            rows.append({**ends, "level": level, "strong": level == limit, "what": "contour"})
-    return rows
-
-
-def _levels(
-    tried: FamilyTrials, rows: theme.Rows, sides: Sequence[ParameterScale], size: tuple[int, int]
-) -> list[alt.Chart]:
-    """Write each level on the piece of its line that is nearest to the middle of all, within the panel."""
-    layers: list[alt.Chart] = []
-    for level in dict.fromkeys(row["level"] for row in rows):
-        own = [row for row in rows if row["level"] == level]
-        places = np.column_stack([
-            sides[0].unit([row["x"] for row in own]) * size[0], (1 - sides[1].unit([row["y"] for row in own])) * size[1],
-        ])  # fmt: skip
-        px, py = places[np.hypot(*(places - places.mean(axis=0)).T).argmin()]
-        strong = level == tried.limit
-        text = f"largest tolerable risk {short(level)}" if strong else short(level)
-        half = text_width(text, SIZE) / 2
-        px, py = min(max(px, half + 3), size[0] - half - 3), min(max(py, 9), size[1] - 9)
-        style = {"fontWeight": "bold"} if strong else {"fontSize": SIZE - 1}
-        layers += theme.words(
-            [{"text": text, "level": level, "what": "level"}], style, **theme.at(float(px), float(py))
+        for f, u, v in zip(tried.found, *columns, strict=True)
+    ]  # fmt: skip
+    log = wants_log([i["shade"] for i in items], 3)
+    tips = [alt.Tooltip("recipe:N", title="recipe"), *(
+        alt.Tooltip(f"{field}:Q", title=title, format=".3~g")
+        for field, title in (("u", tried.utility), ("r", tried.risk), ("limit", "95 % of releases stay below"))
+    )]  # fmt: skip
+    panels = []
+    for field, title, shades, up, kind in (
+        ("u", f"utility: {tried.utility}", UTILITY_SHADES, y, "linear"),
+        ("shade", f"95 % of releases stay below: {tried.risk}", RISK_SHADES, bare, "log" if log else "linear"),
+    ):
+        scale = alt.Scale(type=kind, range=list(shades), zero=False, nice=False)  # type: ignore[arg-type]
+        colour = alt.Color(f"{field}:Q", scale=scale, legend=gradient_legend(_SIDE - 20))
+        style = {"shape": "circle", "stroke": INK, "strokeWidth": 0.8, "opacity": 1, "filled": True}
+        layers: list[Any] = [
+            theme.draw("point", rows, {**style, "size": size}, x=x, y=up, color=colour, tooltip=tips)
+            for size, good in ((45, False), (130, True)) if (rows := [i for i in items if i["meets"] is good])
+        ]  # fmt: skip
+        if ring := [i for i in items if i["chosen"]]:
+            layers.append(theme.ring(ring, x=x, y=up))
+        panel = theme.layered(
+            *layers, width=_SIDE, height=_SIDE, title=alt.Title(theme.lines(title, _SIDE) or "", frame="group")
         )
-    return layers
-
-
-def _points(tried: FamilyTrials, columns: Sequence[Sequence[float]], x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    items = [
-        {
-            "x": a, "y": b, "point": f.point.number, "recipe": f.point.at, "u": f.utility.value, "r": f.risk.value,
-            "limit": f.risk.limit, "meets": tried.good(f), "chosen": f.point.chosen,
-        }
-        for f, a, b in zip(tried.found, *columns, strict=True)
-    ]  # fmt: skip
-    tips = [
-        alt.Tooltip("recipe:N", title="recipe"), alt.Tooltip("u:Q", title=tried.utility, format=".3~g"),
-        alt.Tooltip("r:Q", title=tried.risk, format=".3~g"),
-        alt.Tooltip("limit:Q", title="95 % of releases stay below", format=".3~g"),
-    ]  # fmt: skip
-    made = []
-    for good, fill in ((False, PAPER), (True, INK)):
-        if rows := [i for i in items if i["meets"] is good]:
-            dot = {"shape": "circle", "size": 22, "stroke": INK, "strokeWidth": 1, "opacity": 1, "fill": fill}
-            made.append(theme.draw("point", rows, dot, x=x, y=y, tooltip=tips))
-    if ring := [i for i in items if i["chosen"]]:
-        halo = {"shape": "circle", "size": 150, "filled": False, "stroke": PAPER, "strokeWidth": 4.5, "opacity": 1}
-        made += [theme.draw("point", ring, halo, x=x, y=y), theme.ring(ring, x=x, y=y)]
-    return made
+        panels.append(panel.resolve_scale(color="shared"))
+    said = "a point for each setting tried" + ("" if tried.limit is None else "; large: it meets the thresholds")
+    heading = theme.heading([said, *tried.chosen_words("ringed")])
+    both: alt.HConcatChart = alt.hconcat(*panels, spacing=24, title=heading).resolve_scale(color="independent")
+    return both
 
 
 def heat_chart(sheet: Sheet) -> alt.ConcatChart:
@@ -268,6 +128,10 @@ def _item(sheet: Sheet, p: int, place: Place, value: float, risk: bool) -> dict[
     return {**named, "value": value, "text": text, "i": place[0], "j": place[1]}
 
 
+_SIDE = 210
+"""Pixels of a panel of points."""
+_FEW = 6
+"""Largest number of different values that have a cell each."""
 _MOST = 4
 """Pairs are made of at most so many parameters."""
 
@@ -284,9 +148,9 @@ def parameters_chart(
 ) -> alt.TopLevelMixin:
     """Draw how utility and risk depend on the parameters of one family, from `RUMap.frame()` of a search.
 
-    Two numbers: a map of the utility, straight between the points that were tried (in ratios where a parameter spans them),
-    with contours of the risk's limit, the threshold's the strongest. More parameters, or choices among names: cells, each
-    with the utility of the best point in it that meets the thresholds, whatever the other parameters; grey where none does.
+    Two numbers: every point that was tried, shaded by its utility and beside it by the limit of its risk. More parameters, few
+    values, or choices among names: cells, each with the utility of the best point in it that meets the thresholds, whatever the
+    other parameters; grey where none does.
 
     Parameters
     ----------
@@ -299,7 +163,7 @@ def parameters_chart(
     family
         Which family; that of the chosen point if not given, and where none is chosen the one with most parameters.
     """
-    data = MapPoints.read(frame)
+    data = MapData.read(frame)
     name, use = data.risk(risk), data.utility(utility)
     for wanted in (x, y):
         if wanted is not None and wanted not in data.parameters:
@@ -321,7 +185,7 @@ def parameters_chart(
     return themed(_page(FamilyTrials(tuple(found), tuple(free), name, use, limit, threshold is not None), pairs))
 
 
-def _family(data: MapPoints, asked: str | None, named: Sequence[str]) -> str:
+def _family(data: MapData, asked: str | None, named: Sequence[str]) -> str:
     if asked is not None:
         if asked not in data.families:
             raise ParameterError(unknown_name("family", asked, list(data.families), "the search's frame"))
@@ -333,11 +197,12 @@ def _family(data: MapPoints, asked: str | None, named: Sequence[str]) -> str:
 
 
 def _page(tried: FamilyTrials, pairs: Sequence[tuple[str, str]]) -> alt.TopLevelMixin:
-    """Draw contours where the points differ in two numbers alone, else cells for each pair."""
+    """Draw points where they differ in two numbers alone, and in many values of one; else cells for each pair."""
     a, b = pairs[0]
+    values = [{f.point.settings.get(n) for f in tried.found} for n in (a, b)]
     plain = len(pairs) == 1 and set(tried.free) <= {a, b} and all(map(tried.numeric, (a, b)))
-    if plain and (drawn := contour_chart(tried, a, b)) is not None:
-        return drawn
+    if plain and max(map(len, values)) > _FEW:
+        return points_chart(tried, a, b)
     drafts = [_draft(tried, *pair) for pair in pairs]
     shown = [float(item["value"]) for draft in drafts for item in draft.items if math.isfinite(item["value"])]
     domain = (min(shown), max(shown)) if shown else None  # the same shades in all panels
@@ -404,24 +269,25 @@ class _Bins:
     """Where a parameter's values go: a cell for each name or each of a few numbers, else equal parts of the range."""
 
     values: tuple[Any, ...]
-    side: ParameterScale | None
-    parts: int
+    edges: tuple[float, ...]
+    """Where the parts of a range end, but for the last."""
     band: Band
 
     @classmethod
     def over(cls, values: Sequence[Any], name: str) -> _Bins:
         have = [v for v in values if v is not None]
         different = sorted(set(have), key=lambda v: (isinstance(v, str), v))
-        if any(isinstance(v, str | bool) for v in different) or len(different) <= 6:
-            return cls(tuple(different), None, 0, Band.of([worded(v) for v in different], parameter_words(name)))
-        side = ParameterScale.over([float(v) for v in different])
+        if any(isinstance(v, str | bool) for v in different) or len(different) <= _FEW:
+            return cls(tuple(different), (), Band.of([worded(v) for v in different], parameter_words(name)))
+        low, high = float(different[0]), float(different[-1])
         parts = min(max(round(math.sqrt(len(have) / 4)), 3), 6)
-        ticks = [(float(k), short(side.value(k / parts))) for k in range(parts + 1)]
-        return cls((), side, parts, Band(parts, ticks, parameter_words(name) + (", log scale" if side.log else "")))
+        log = low > 0 and wants_log(different, 10)
+        ends = np.geomspace(low, high, parts + 1) if log else np.linspace(low, high, parts + 1)
+        ticks = [(float(k), short(float(end))) for k, end in enumerate(ends)]
+        title = parameter_words(name) + (", log scale" if log else "")
+        return cls((), tuple(ends[1:-1].tolist()), Band(parts, ticks, title))
 
     def place(self, value: Any) -> int | None:
         if value is None:
             return None
-        if self.side is None:
-            return self.values.index(value)
-        return min(int(float(self.side.unit(value)) * self.parts), self.parts - 1)
+        return int(np.searchsorted(self.edges, float(value), "right")) if self.edges else self.values.index(value)

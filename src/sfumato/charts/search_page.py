@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from sfumato.charts.captions import short
-from sfumato.charts.map_data import MapPoints, MeasureReading, Point, key_of
+from sfumato.charts.map_data import MapData, MeasureReading, Point, key_of
 from sfumato.charts.scales import Axis, Floored, risk_axis, use_axis
 from sfumato.version import VERSION
 
@@ -55,7 +55,7 @@ def interactive_page(
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    data = MapPoints.read(frame)
+    data = MapData.read(frame)
     use = data.utility(utility)
     model = page_model(data, use, data.probabilities(frontier, data.risk(None), use), units or {})
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -70,7 +70,7 @@ def interactive_page(
     )  # fmt: skip
 
 
-def page_model(data: MapPoints, utility: str, sure: Mapping[int, float], units: Mapping[str, str]) -> dict[str, Any]:
+def page_model(data: MapData, utility: str, sure: Mapping[int, float], units: Mapping[str, str]) -> dict[str, Any]:
     """Return all that the page knows, as plain data: null stands for what was not measured."""
     key = key_of(data.families, [p.family for p in sorted(data.points, key=lambda p: -sure.get(p.number, -1.0))])
     return {
@@ -84,7 +84,7 @@ def page_model(data: MapPoints, utility: str, sure: Mapping[int, float], units: 
     }  # fmt: skip
 
 
-def _risk(data: MapPoints, name: str, unit: str) -> dict[str, Any]:
+def _risk(data: MapData, name: str, unit: str) -> dict[str, Any]:
     readings = [r for p in data.points for (m, _), r in p.risks.items() if m == name]
     threshold = data.thresholds.get(name)
     given = [] if threshold is None else [threshold]
@@ -99,7 +99,7 @@ def _risk(data: MapPoints, name: str, unit: str) -> dict[str, Any]:
     return {"name": name, "unit": unit, "threshold": threshold, "axis": _axis(axis), "slider": slider}
 
 
-def _utility(data: MapPoints, name: str, unit: str, sure: Mapping[int, float]) -> dict[str, Any]:
+def _utility(data: MapData, name: str, unit: str, sure: Mapping[int, float]) -> dict[str, Any]:
     found = [(p, u) for p in data.points if (u := p.useful(name)) is not None and math.isfinite(u.value)]
     best = [u.value for p, u in found if p.number in sure or p.chosen]
     axis = use_axis([u.value for _, u in found], best, data.unmasked.get(name))
@@ -125,7 +125,7 @@ def _legend(colours: Mapping[str, str], shapes: Mapping[str, str], split: bool) 
     return [{"head": "first method", "entries": first}, {"head": "followed by", "entries": second}]
 
 
-def _point(point: Point, data: MapPoints, sure: Mapping[int, float]) -> dict[str, Any]:
+def _point(point: Point, data: MapData, sure: Mapping[int, float]) -> dict[str, Any]:
     return {
         "id": point.number, "family": point.family, "recipe": point.at, "replications": point.replications,
         "probability": _plain(sure.get(point.number, math.nan)), "chosen": point.chosen,

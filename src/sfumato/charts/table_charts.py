@@ -33,7 +33,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     HIDDEN: ("#d98345", PAPER),
     EMPTY: ("#ffffff", SOFT),
 }
-"""What can have happened to a cell, with its colour and the colour of what is written in it; they differ in grey too."""
+"""The kinds of cell, each with its colour and the colour of its text; they differ in grey too."""
 _ROOM = 520
 _TALLEST = 26
 
@@ -65,7 +65,7 @@ def table_heatmap(frame: pd.DataFrame, down: str, across: str, title: str = "") 
     if unknown := [r["kind"] for r in items if r["kind"] not in LOOKS]:
         raise ParameterError(unknown_name("kind", str(unknown[0]), LOOKS, "the list of what can happen to a cell"))
     room = _ROOM - max(map(text_width, rows))
-    wide, high = max(6, min(74, int(room / len(columns)))), max(6, min(_TALLEST, int(700 / len(rows))))
+    wide, high = max(6, min(74, int(room / len(columns)))), max(6, min(_TALLEST, int(900 / len(rows))))
     legible = high >= SIZE + 3 and max(text_width(str(r["text"]), SIZE - 1) for r in items) <= wide - 4
     x = alt.X("column:N", sort=columns, title=across, axis=_axis(columns, wide, len(columns)))
     y = alt.Y("row:N", sort=rows, title=down, axis=_axis(rows, 10_000, len(rows)))
@@ -103,7 +103,7 @@ _ROW = 20
 _NAMES = 230
 _AFTER, _GONE = SERIES[0], SERIES[1]
 _RATIO, _RATIO_AROUND_ZERO = 30.0, 300.0
-"""How far values spread, as the largest over the smallest, for ratios to be drawn; further where some are not above zero."""
+"""Ratio of the largest to the smallest value from which the axis is in ratios; a larger one where some are not above zero."""
 
 
 def table_change_chart(frame: pd.DataFrame, unit: str = "") -> alt.LayerChart:

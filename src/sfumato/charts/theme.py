@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 import numpy as np
 
+from sfumato.charts.captions import short
 from sfumato.charts.scales import Axis, Floored, Symlog
 from sfumato.errors import ParameterError, unknown_name, visible
 from sfumato.files import write_bytes
@@ -87,6 +86,19 @@ def to_svg(chart: alt.TopLevelMixin | Mapping[str, Any]) -> str:
     return str(vl_convert.vegalite_to_svg(_spec(chart), allowed_base_urls=[]))
 
 
+def offline(spec: Mapping[str, Any], **_: Any) -> dict[str, str]:
+    """Return a chart for a notebook as a picture: Altair's own page would fetch its script from elsewhere.
+
+    It is Altair's renderer ``"sfumato"``, in use unless another one was enabled before.
+    """
+    return {"image/svg+xml": to_svg(spec)}
+
+
+alt.renderers.register("sfumato", offline)
+if alt.renderers.active == "default":
+    alt.renderers.enable("sfumato")
+
+
 def to_png(
     chart: alt.TopLevelMixin | Mapping[str, Any], path: str | Path, scale: float = 2, confidential: bool = False
 ) -> None:
@@ -143,97 +155,6 @@ def text_width(text: str, size: float = SIZE) -> float:
     return size * sum(_WIDTHS.get(c, 0.68 if c.isupper() else 0.53) for c in text)
 
 
-class Box(NamedTuple):
-    """A rectangle in pixels, from the panel's top left corner."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: Box) -> bool:
-        """Whether two rectangles overlap."""
-        return (
-            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
-        )
-
-
-class Spot(NamedTuple):
-    """A place for a text, and how to write it there (Vega-Lite mark properties)."""
-
-    box: Box
-    style: dict[str, Any]
-    text: str
-    side: str = ""
-
-
-def around(x: float, y: float, text: str, sides: Sequence[str], size: float = SIZE, away: float = 0) -> list[Spot]:
-    """Return places for a text beside a point: "left", "right up", "left down" and so on; `away` pixels further off."""
-    wide, high = text_width(text, size), size + 2.0
-    spots = []
-    for side in sides:
-        leftwards, slant = side.startswith("left"), side.partition(" ")[2]
-        gap, lift = (6.0 if slant else 8.0) + away, 4.0 + away
-        left = x - gap - wide if leftwards else x + gap
-        top = {"up": y - lift - high, "down": y + lift, "": y - high / 2}[slant]
-        style = {
-            "align": "right" if leftwards else "left", "dx": -gap if leftwards else gap,
-            "baseline": {"up": "bottom", "down": "top", "": "middle"}[slant], "dy": {"up": -lift, "down": lift + 1, "": 0}[slant],
-        }  # fmt: skip
-        spots.append(Spot(Box(left, top, left + wide, top + high), style, text, side))
-    return spots
-
-
-@dataclass(eq=False)
-class Clutter:
-    """What is already drawn in a panel, and how much it hurts to write over it."""
-
-    width: float
-    height: float
-    drawn: list[tuple[Box, float]] = field(default_factory=list)
-
-    def add(self, box: Box, weight: float) -> None:
-        """Note something drawn."""
-        self.drawn.append((box, weight))
-
-    def add_line(self, points: Iterable[tuple[float, float]], weight: float) -> None:
-        """Note a curve through these pixels, in short pieces."""
-        before: tuple[float, float] | None = None
-        for x, y in points:
-            if before is not None:
-                pieces = max(1, math.ceil(math.hypot(x - before[0], y - before[1]) / 4))
-                for k in range(pieces):
-                    px, py = (b + (k / pieces) * (a - b) for a, b in zip((x, y), before, strict=True))
-                    self.add(Box(px - 2, py - 2, px + 2, py + 2), weight)
-            before = (x, y)
-
-    def cost(self, box: Box) -> float:
-        """Return how much is covered; the panel's edge counts most. A line met many times counts once for each weight."""
-        outside = box.left < 4 or box.right > self.width + 4 or box.top < -2 or box.bottom > self.height
-        met = {weight for other, weight in self.drawn if box.meets(other)}
-        return sum(met) + (20.0 if outside else 0.0)
-
-    def best(self, spots: Sequence[Spot]) -> tuple[Spot, float]:
-        """Return the first of the cheapest places, and its cost."""
-        return min(((spot, self.cost(spot.box)) for spot in spots), key=lambda pair: pair[1])
-
-
-def stack(spots: Sequence[tuple[float, str]], width: float) -> list[tuple[float, int]]:
-    """Place texts above a panel: for each (pixel, text) a start within the panel, and a row, so that none overlap."""
-    taken: list[list[tuple[float, float]]] = []
-    placed: list[tuple[float, int]] = []
-    for pixel, text in spots:
-        wide = text_width(text, SIZE + 1)
-        start = min(max(pixel - wide / 2, 0.0), max(width - wide, 0.0))
-        clear = [all(start > end + 10 or start + wide < begin - 10 for begin, end in row) for row in taken]
-        row = clear.index(True) if True in clear else len(taken)
-        if row == len(taken):
-            taken.append([])
-        taken[row].append((start, start + wide))
-        placed.append((start, row))
-    return placed
-
-
 Rows = list[dict[str, Any]]
 Style = Mapping[str, Any]
 """Mark properties, as Vega-Lite names them."""
@@ -256,12 +177,12 @@ def _plain(value: Any) -> Any:
 
 
 def x_axis(field: str, axis: Axis, title: str, wide: int, about: int = 6, **options: Any) -> alt.X:
-    """Return the horizontal axis of a panel so many pixels wide."""
+    """Return the horizontal axis of a panel of this width in pixels."""
     return alt.X(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, wide))
 
 
 def y_axis(field: str, axis: Axis, title: str, high: int, about: int = 7, **options: Any) -> alt.Y:
-    """Return the vertical axis of a panel so many pixels high."""
+    """Return the vertical axis of a panel of this height in pixels."""
     return alt.Y(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, high))
 
 
@@ -344,6 +265,14 @@ def reference(items: Rows, style: Style | None = None, **encodings: Any) -> alt.
     """Draw straight dashed lines: a threshold, the unmasked file."""
     look = {"strokeDash": RULE_DASH, "strokeWidth": 1, "color": SOFT, "clip": True}
     return draw("rule", items, {**look, **(style or {})}, **encodings)
+
+
+def threshold(limit: float, field: str, y: alt.Y, width: int | None = None) -> list[alt.Chart]:
+    """Draw the level line of the largest tolerable risk; given a panel's width, name it in the margin, where nothing crosses it."""
+    item = [{field: limit, "what": "threshold", "text": f"at most\n{short(limit)}"}]
+    line = reference(item, y=y, color=alt.ColorValue(INK))
+    style = {"align": "left", "baseline": "middle", "lineBreak": "\n"}
+    return [line] if width is None else [line, draw("text", item, style, y=y, **at(x=width + 5))]
 
 
 def words(items: Rows, style: Style, **encodings: Any) -> list[alt.Chart]:

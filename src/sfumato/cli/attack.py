@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from sfumato.cli.console import INFEASIBLE, Misuse, Screen, percent
+from sfumato.cli.console import Misuse, Screen, percent
 from sfumato.cli.files import check_chart, check_report, save_chart
+from sfumato.cli.map_output import exit_infeasible, show_choice, show_points
 from sfumato.cli.options import (
     Only,
     OutputOptions,
@@ -62,15 +61,10 @@ def show_map(screen: Screen, m: RUMap, choice: Choice | None) -> None:
     recipes = ", ".join(recipe.name for recipe in m.subject.recipes)
     screen.say(f"{len(m.points):,} settings, attacked {rules} by {recipes}, {m.subject.bench.trials:,} times each.")
     screen.say()
-    labels = [f"{'R' if measure.side.value == 'risk' else 'U'}: {measure.label()}" for measure in m.measures]
-    rows = [[p.at, *(m.estimate(i, k)[0] for i in range(len(labels)))] for k, p in enumerate(m.points)]
-    screen.table(["at", *labels], rows, range(1, 1 + len(labels)))
-    screen.say("R: right guesses above the baseline. U: 1 if nothing is lost. 95 % intervals: --json or --out.")
-    if choice is None:
-        screen.say("Add --max-risk to choose the most useful settings that are safe enough.")
-        return
-    screen.say()
-    screen.say(str(choice), strong=True)
+    show_points(
+        screen, m, {"at": lambda point: point.at}, "R: right guesses above the baseline. U: 1 if nothing is lost."
+    )
+    show_choice(screen, choice, "Add --max-risk to choose the most useful settings that are safe enough.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,8 +206,7 @@ def _map(
     screen.answer(
         {**m.to_dict(), "choice": None if choice is None else choice.to_dict(), "report": out, "chart": chart}
     )
-    if choice is not None and not choice.feasible:
-        raise typer.Exit(INFEASIBLE)
+    exit_infeasible(choice)
 
 
 def _honest(screen: Screen, title: str, found: Honest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the commands print and how they end: answers, notes, progress, errors in one sentence, exit codes, stopping."""
+"""Output and end of the commands: answers, notes, progress, errors in one sentence, exit codes, stopping."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ Tell = Callable[[str, int, int], None]
 
 _EVERY = 5.0  # seconds between progress lines where there is no terminal
 _UNSEEN = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""What JSON leaves as it is, and a terminal does not."""
+"""Characters that JSON leaves as they are, and a terminal does not."""
 
 
 class Screen:

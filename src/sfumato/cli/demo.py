@@ -32,7 +32,7 @@ MAX_ERROR = 5.0
 """A snooper is to be off by at least 5 thousand dollars for a salary (R-U paper, section 5; ERRATA 0.1)."""
 LEVELS = tuple(float(v) for v in np.geomspace(0.01, 1.0, 25))
 PUBLISHED = ("masked.*", "masked_*.*", "schema.toml", "recipe.toml", "report.html")
-"""What a folder of sfumato's holds; any other file in it is somebody's own."""
+"""Names of the files that sfumato writes to a folder; any other file in it is somebody's own."""
 
 _LAMBDA2 = "noise.lambda2"
 Progress = Callable[[str, int, int], None]
@@ -41,7 +41,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class DemoResult:
-    """What the demo found and where it wrote it."""
+    """The results of the demo and where it wrote them."""
 
     map: RUMap
     choice: Choice

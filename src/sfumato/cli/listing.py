@@ -1,4 +1,4 @@
-"""What is registered, for `--list`: names, words, parameters and what they allow."""
+"""The list of registered classes, for `--list`: names, summaries, parameters and their allowed values."""
 
 from __future__ import annotations
 

@@ -122,6 +122,23 @@ def per_size_option(panel: str) -> Any:
     )  # fmt: skip
 
 
+def max_risk_option(names: str = "NAME=R for one of several risks") -> Any:
+    """Return the option --max-risk."""
+    return option(f"Choose the most useful one with a risk of at most R; {names}.", metavar="R")
+
+
+def max_error_option() -> Any:
+    """Return the option --max-error."""
+    return option(
+        "The same in a column's own unit: a snooper is to be off by at least this (R = 1/ERROR²).", metavar="ERROR"
+    )
+
+
+def seed_option() -> Any:
+    """Return the option --seed of what may be computed again, but is no release."""
+    return option("A number for the random numbers, to get the same answer again. Not for a release.")
+
+
 mask_names = completion(lambda: registered("mask"))
 measure_names = completion(risk_measures)
 Weighted = Annotated[
@@ -146,10 +163,6 @@ ListMeasures = Annotated[
     bool,
     typer.Option("--list", help="Show every measure in a line, or with --measure that one's parameters, and stop."),
 ]
-MapSeed = Annotated[
-    int | None, typer.Option(help="A number for the random numbers, to get the same map again. Not for a release.")
-]
-MapChart = Annotated[Path | None, output_option(help="Draw the map (.svg or .png).")]
 ConfidentialFile = Annotated[Path, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)]
 
 
@@ -167,7 +180,7 @@ class OutputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """How to read a file of records."""
+    """Options for reading a file of records."""
 
     schema: SchemaFile = None
     read: Read = None
@@ -180,7 +193,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOptions:
-    """How to read an original and what was made of it."""
+    """Options for reading an original file and the masked one."""
 
     align: str | None = reading_field(
         "Which masked record is whose: rows, if both files list the same records in the same order, or a column of both files "
@@ -234,7 +247,7 @@ class RecipeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SnooperOptions:
-    """What the snooper knows."""
+    """Options that describe the snooper's knowledge."""
 
     keys: str | None = snooper_field(
         "Columns by which the snooper looks for a person, with commas between. The schema's keys if not given.",

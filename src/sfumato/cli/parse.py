@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sfumato.schema.hierarchy import Hierarchy
     from sfumato.tables.published import Protection
     from sfumato.tables.sensitivity import APriori
+    from sfumato.tables.table import Table
     from sfumato.utility.estimators import Estimator
 
 T = TypeVar("T")
@@ -323,8 +324,6 @@ def recipes_of(masks: list[str] | None, recipes: list[Path] | None) -> dict[str,
         if path.stem in found:
             raise Misuse(f"two recipes are called '{path.stem}'; give the file another name.")
         found[path.stem] = toml_file("recipe", path, Recipe.read)
-    if not found:
-        raise Misuse("name what to try: --mask kim_noise --mask mdav, or recipe files (--recipe).")
     return found
 
 
@@ -443,6 +442,23 @@ def protection_of(
             )
         fields["rules"] = ByHand()
     return cls.from_dict(fields)  # type: ignore[no-any-return]
+
+
+def note_rules(screen: Screen, rule: list[str] | None, table: Table) -> None:
+    """Tell where a rule may not say what was meant: a p below one percent, records counted where contributors are known."""
+    from sfumato.tables.rules import MinimumFrequency, PPercent, Together, rules_of
+
+    found = rules_of(list(rule)) if rule else None
+    for one in found.rules if isinstance(found, Together) else () if found is None else (found,):
+        if isinstance(one, PPercent) and one.p < 1:
+            screen.note(
+                f"p = {one.p:g} is less than one percent; for {100 * one.p:g} percent write 'p% {100 * one.p:g}'."
+            )
+        owners = None if table.contributions is None or table.is_count else len(table.contributions)
+        if isinstance(one, MinimumFrequency) and one.count == "records" and owners and owners < table.counts.sum():
+            screen.note(
+                f"'minimum {one.n}' counts records, and several belong to one contributor: 'contributors {one.n}' counts those."
+            )
 
 
 def protections_of(given: Iterable[str], rule: list[str] | None, marked: bool) -> dict[str, Protection]:

@@ -71,17 +71,19 @@ def report(options: ReportOptions) -> None:
     The report tells what was asked, the data, the snooper, how the release was made, the worst subgroups, and what was not
     examined. With --publishable it leaves out what could help an attacker. If a check fails, the exit code is 3.
     """
+    from sfumato.maps.defaults import default_risks, default_utilities
     from sfumato.reports.board import board_report
     from sfumato.reports.board_sections import verdict
+    from sfumato.reports.checks import Check
     from sfumato.reports.sections import SearchFindings
 
     screen, out, original = options.output.screen(), options.out, options.original
     check_report(out, options.output.replace)
     beside = out.with_suffix(".json")
+    if not (options.risk or options.utility or options.search) and (options.max_risk or options.min_utility):
+        raise Misuse("a limit needs its measure: name it with --risk or --utility.")
     risks = [risk_measure(text, "attribute_risk") for text in options.risk or ()]
     limits = _limits("--max-risk", options.max_risk, risks)
-    if not (risks or options.utility or options.search):
-        raise Misuse("name at least one measure, with --risk or --utility.")
     snooper = options.snooper.build()
     found = None if options.search is None else SearchFindings.read(options.search)
     release = options.source.load(screen, original, options.masked)
@@ -91,6 +93,11 @@ def report(options: ReportOptions) -> None:
         release.original.kind(column)  # refuses an unknown name before anything takes long
     utilities = [utility_of(text, release.original.schema.names(), options.weighted) for text in options.utility or ()]
     checks = [*limits, *_limits("--min-utility", options.min_utility, utilities)]
+    if not checks and found is None:
+        checks = [Check(m) for m in (*default_risks(release.original), *default_utilities(release.original))]
+        screen.note(
+            "no --risk and no --utility: keys and confidential numbers of the schema are looked at, without limits."
+        )
     with screen.progress() as tell:
         made = board_report(
             found, release, title=options.title or f"A release of {(options.masked if options.publishable else original).name}",

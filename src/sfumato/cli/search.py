@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from sfumato.cli.console import INFEASIBLE, Misuse, Screen
+from sfumato.cli.console import Misuse, Screen, percent
 from sfumato.cli.files import check_chart, check_report, refuse_existing, save_chart
+from sfumato.cli.map_output import exit_infeasible, show_choice, show_refused
 from sfumato.cli.options import (
     ConfidentialFile,
     Only,
@@ -18,16 +17,22 @@ from sfumato.cli.options import (
     SourceOptions,
     Weighted,
     expand_options,
-    output_option,
-    snooper_option,
+    max_error_option,
+    max_risk_option,
+    option,
+    output_field,
+    seed_option,
+    snooper_field,
 )
 from sfumato.cli.parse import axes, recipes_of, risk_measure, snoopers_of, thresholds, utility_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sfumato.contract.mask import Recipe
     from sfumato.contract.measure import Measure
     from sfumato.contract.snooper import Snooper
+    from sfumato.data.microdata import Microdata
     from sfumato.maps.rumap import RUMap
 
 _ROWS = 12
@@ -39,99 +44,48 @@ class SearchOptions:
     """The options of `sfumato search`."""
 
     file: ConfidentialFile
-    risk: Annotated[
-        list[str],
-        typer.Option(
-            help="What must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=5', "
-            "'cap; column=salary'. May be repeated.",
-            show_default=False,
-        ),
-    ]
-    utility: Annotated[
-        list[str],
-        typer.Option(
-            help="What must stay high: a measure by name ('hellinger', 'correlations_kept; over=age,salary'), or an estimate: a "
-            "column (its mean), 'salary ~ age'. May be repeated.",
-            show_default=False,
-        ),
-    ]
-    max_risk: Annotated[
-        list[str] | None, typer.Option(metavar="R", help="The largest risk allowed; NAME=R for one of several risks.")
-    ] = None
-    max_error: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ERROR",
-            help="The same in a column's own unit: a snooper is to be off by at least this (R = 1/ERROR²).",
-        ),
-    ] = None
-    masks: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--mask",
-            help="A mask to try, with parameters if need be: mdav, 'rank_swap; columns=salary,income'. May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    recipes: Annotated[
-        list[Path] | None,
-        typer.Option("--recipe", help="A recipe file (TOML) to try. May be repeated.", show_default=False),
-    ] = None
-    over: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PARAMETER=VALUES",
-            help="What to search instead of the usual ranges: kim_noise.lambda2=0.01:1 is a range, mdav.k=3,5,10 a list. "
-            "May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    sequences: Annotated[
-        int,
-        typer.Option(help="Also try sequences of the recipes, in every order, up to so many in a row.", min=1, max=4),
-    ] = 1
-    maximise: Annotated[
-        str | None,
-        typer.Option(
-            metavar="UTILITY",
-            help="Which of several utilities to maximise. Without it, the smallest share of the unmasked file's.",
-        ),
-    ] = None
-    effort: Annotated[Literal["quick", "usual", "thorough"], typer.Option(help="How hard to look.")] = "usual"
-    confirm: Annotated[
-        int, typer.Option(help="How often the winner is masked again with fresh random numbers.", min=3)
-    ] = 20
+    risk: list[str] | None = option(
+        "What must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=5', "
+        "'cap; column=salary'. The confidential numbers of the schema if not given."
+    )
+    utility: list[str] | None = option(
+        "What must stay high: a measure by name ('hellinger', 'correlations_kept; over=age,salary'), or an estimate: a column "
+        "(its mean), 'salary ~ age'. Distributions and correlations of the confidential numbers if not given."
+    )
+    max_risk: list[str] | None = max_risk_option()
+    max_error: list[str] | None = max_error_option()
+    masks: list[str] | None = option(
+        "A mask to try, with parameters if need be: mdav, 'rank_swap; columns=salary,income'. Noise, microaggregation and rank "
+        "swapping of the confidential numbers if none is given.",
+        "--mask",
+    )
+    recipes: list[Path] | None = option("A recipe file (TOML) to try.", "--recipe")
+    over: list[str] | None = option(
+        "What to search instead of the usual ranges: kim_noise.lambda2=0.01:1 is a range, mdav.k=3,5,10 a list.",
+        metavar="PARAMETER=VALUES",
+    )
+    sequences: int = option(
+        "Also try sequences of the recipes, in every order, up to so many in a row.", default=1, min=1, max=4
+    )
+    maximise: str | None = option(
+        "Which of several utilities to maximise. Without it, the smallest share of the unmasked file's.",
+        metavar="UTILITY",
+    )
+    effort: Literal["quick", "usual", "thorough"] = option("How hard to look.", default="usual")
+    confirm: int = option("How often the winner is masked again with fresh random numbers.", default=20, min=3)
     weighted: Weighted = False
-    snooper: Annotated[
-        list[str] | None,
-        snooper_option(
-            "--snooper",
-            metavar="NAME; WHAT HE KNOWS",
-            help="One of several snoopers, by name: 'neighbour; keys=age,sex; precision=age:5'. The risk must hold against each. "
-            "May be repeated.",
-            show_default=False,
-        ),
-    ] = None
+    snooper: list[str] | None = snooper_field(
+        "One of several snoopers, by name: 'neighbour; keys=age,sex; precision=age:5'. The risk must hold against each.",
+        metavar="NAME; WHAT HE KNOWS",
+    )
     single: Annotated[SnooperOptions, Only("keys", "precision")]
     source: Annotated[SourceOptions, Only("schema", "read")]
-    seed: Annotated[
-        int | None,
-        typer.Option(help="A number for the random numbers, to get the same answer again. Not for a release."),
-    ] = None
-    resume: Annotated[
-        Path | None,
-        typer.Option(help="Keep what was seen in this file, and go on from it if it is there. Needs --seed."),
-    ] = None
-    save_recipe: Annotated[
-        Path | None, output_option("--save-recipe", help="Write the chosen recipe (TOML), for `sfumato mask`.")
-    ] = None
-    out: Annotated[
-        Path | None, output_option(help="Write a report for the review board (.html or .pdf), with a .json beside it.")
-    ] = None
-    page: Annotated[
-        Path | None, output_option(help="Write an interactive page (.html): move the threshold, switch snoopers.")
-    ] = None
-    chart: Annotated[Path | None, output_option(help="Draw all recipes (.svg or .png).")] = None
+    seed: int | None = seed_option()
+    resume: Path | None = option("Keep what was seen in this file, and go on from it if it is there. Needs --seed.")
+    save_recipe: Path | None = output_field("Write the chosen recipe (TOML), for `sfumato mask`.")
+    out: Path | None = output_field("Write a report for the review board (.html or .pdf), with a .json beside it.")
+    page: Path | None = output_field("Write an interactive page (.html): move the threshold, switch snoopers.")
+    chart: Path | None = output_field("Draw all recipes (.svg or .png).")
     output: OutputOptions
 
     def check_files(self) -> None:
@@ -150,7 +104,7 @@ class SearchOptions:
         if self.max_error and (other := [r.label() for r in risks if r.name != "attribute_risk"]):
             raise Misuse(f"--max-error is about the error in a column's value; {other[0]} is none. Use --max-risk.")
         limits = thresholds(self.max_risk, self.max_error, risks, zero=True)
-        if not limits:
+        if not limits and self.risk:
             raise Misuse(
                 "say how much risk is allowed: --max-risk 0.05, or --max-error 5 for an error in a column's own unit."
             )
@@ -171,16 +125,21 @@ def search_(options: SearchOptions) -> None:
     safe when 95 % of the releases made with it stay below the threshold; it is confirmed with fresh random numbers. If there is
     none, the answer is "infeasible" and the exit code 3.
     """
+    from sfumato.maps.defaults import default_utilities
     from sfumato.maps.recipe_search import search
 
     screen = options.output.screen()
     options.check_files()
     families = recipes_of(options.masks, options.recipes)
-    risks = [risk_measure(text, "attribute_risk") for text in options.risk]
-    limits = options.limits(risks)
+    risks = [risk_measure(text, "attribute_risk") for text in options.risk or ()]
+    limits = options.limits(risks) if risks else {}
     snooper = options.snoopers()
     data = options.source.load(screen, options.file)
-    utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility]
+    families = families or _usual_recipes(screen, data)
+    if not risks:
+        risks, limits = _usual_risks(screen, data, options)
+    utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility or ()]
+    utilities = utilities or default_utilities(data)
     with screen.progress() as tell:
         found = search(
             data, families, risks, utilities, limits, over=axes(options.over or (), families), sequences=options.sequences,
@@ -194,8 +153,32 @@ def search_(options: SearchOptions) -> None:
         "file": options.file, **found.to_dict(), "report": options.out, "page": options.page, "chart": options.chart,
         "recipe": options.save_recipe if found.choose().feasible else None,
     })  # fmt: skip
-    if not found.choose().feasible:
-        raise typer.Exit(INFEASIBLE)
+    exit_infeasible(found.choose())
+
+
+def _usual_recipes(screen: Screen, data: Microdata) -> dict[str, Recipe]:
+    """Return masks for the confidential numbers, and tell which."""
+    from sfumato.maps.defaults import default_recipes
+
+    found = default_recipes(data)
+    screen.note(f"no --mask, so these are tried on all confidential numbers: {', '.join(found)}.")
+    return found
+
+
+def _usual_risks(screen: Screen, data: Microdata, options: SearchOptions) -> tuple[list[Measure], dict[str, float]]:
+    """Return the risks of the confidential numbers with their limits, and tell which."""
+    from sfumato.maps.defaults import ERROR, default_limits
+
+    chosen = default_limits(data)
+    risks: list[Measure] = list(chosen)
+    limits = options.limits(risks)
+    if not limits:
+        limits = {risk.label(): limit for risk, limit in chosen.items()}
+        screen.note(
+            f"no --risk and no limit: a snooper is to be off by {percent(ERROR)} of a standard deviation or more about "
+            f"{', '.join(risk.column for risk in chosen)}."
+        )
+    return risks, limits
 
 
 def _write(found: RUMap, options: SearchOptions, tell: Any) -> None:
@@ -218,11 +201,9 @@ def _write(found: RUMap, options: SearchOptions, tell: Any) -> None:
 
 
 def _show(screen: Screen, found: RUMap) -> None:
-    choice = found.choose()
     tried = f"{len(found.subject.families):,} recipe{'s' if len(found.subject.families) > 1 else ''}"
     screen.say(f"{tried}, {len(found.points):,} points on all {len(found.subject.data):,} records.")
-    for name, reason in found.refused.items():
-        screen.note(f"{name}: {reason}")
+    show_refused(screen, found)
     front = _nearest(found)
     if len(front):
         screen.say()
@@ -236,10 +217,7 @@ def _show(screen: Screen, found: RUMap) -> None:
             "The frontier near the threshold: no other point has less risk and more utility, with the probability of that. "
             "All points: --json."
         )
-    screen.say()
-    screen.say(str(choice), strong=True)
-    for score in (*choice.risks, *choice.utilities):
-        screen.say(f"  {score.measure}: {score.words}")
+    show_choice(screen, found.choose(), "")
 
 
 def _nearest(found: RUMap) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from sfumato.cli.console import Misuse, Screen, quoted
 from sfumato.cli.files import check_chart, check_report, refuse_absent, refuse_existing, save_chart
 from sfumato.cli.listing import show_tables
 from sfumato.cli.options import METHOD, OUTPUT, OutputOptions, expand_options, flag, method_field, output_field
-from sfumato.cli.parse import protection_of, with_wishes
+from sfumato.cli.parse import note_rules, protection_of, with_wishes
 from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError
@@ -275,6 +275,7 @@ def table(source: Source, options: ProtectionOptions) -> None:
     with screen.progress() as tell:
         tell("Reading the table", 0, 0)
         made, given = source.table(screen)
+        note_rules(screen, options.rule, made)
         chosen = with_wishes(screen, chosen, source.wanted(made, given, a_priori), asked=a_priori is not None)
         tell("Protecting the table", 0, 0)
         published = secrets.protect(chosen, made)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from sfumato.cli.console import INFEASIBLE, Misuse, Screen
+from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.files import check_chart, check_report, refuse_existing, save_chart
-from sfumato.cli.options import MapChart, MapSeed, OutputOptions, expand_options, method_option, output_option
-from sfumato.cli.parse import number, protections_of, settings, swept_over, thresholds, with_wishes
+from sfumato.cli.map_output import exit_infeasible, show_choice, show_points, show_refused
+from sfumato.cli.options import (
+    OutputOptions,
+    expand_options,
+    max_risk_option,
+    method_field,
+    option,
+    output_field,
+    seed_option,
+)
+from sfumato.cli.parse import note_rules, number, protections_of, settings, swept_over, thresholds, with_wishes
 from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
 from sfumato.errors import ParameterError, unknown_name
 
@@ -25,53 +32,26 @@ if TYPE_CHECKING:
 class TableMapOptions:
     """The options of `sfumato table-map` besides what the table is."""
 
-    method: Annotated[
-        list[str] | None,
-        method_option(
-            "--method",
-            help="A method to try, with parameters after semicolons: rta, 'cell_key; top=2'. May be repeated; "
-            "`sfumato table --list` shows all.",
-            autocompletion=protection_names,
-            show_default=False,
-        ),
-    ] = None
+    method: list[str] | None = method_field(
+        "A method to try, with parameters after semicolons: rta, 'cell_key; top=2'. `sfumato table --list` shows all.",
+        autocompletion=protection_names,
+    )
     rule: Rule = None
     a_priori: APrioriFile = None
-    over: Annotated[
-        list[str] | None,
-        method_option(
-            metavar="PARAMETER=VALUES",
-            help="What to sweep: rta.base_cv=0.05:0.4:5 is five values by equal factors, controlled_rounding.base=3,5,10 these "
-            "three. The usual ranges if not given. May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    risk: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A risk measure of tables, with parameters after semicolons; relative_certainty, for counts known_closely, if "
-            "not given. May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    utility: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A utility measure of tables; table_accuracy if not given. May be repeated.", show_default=False
-        ),
-    ] = None
-    max_risk: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="R", help="Choose the most useful point with a risk of at most R; NAME=R for one of several."
-        ),
-    ] = None
-    replications: Annotated[int, typer.Option(help="How often each random method is tried at each point.", min=2)] = 20
-    seed: MapSeed = None
-    out: Annotated[
-        Path | None, output_option(help="Write a report (.html or .pdf), or every point as .csv: confidential.")
-    ] = None
-    chart: MapChart = None
+    over: list[str] | None = method_field(
+        "What to sweep: rta.base_cv=0.05:0.4:5 is five values by equal factors, controlled_rounding.base=3,5,10 these three. The "
+        "usual ranges if not given.",
+        metavar="PARAMETER=VALUES",
+    )
+    risk: list[str] | None = option(
+        "A risk measure of tables, with parameters after semicolons; relative_certainty, for counts known_closely, if not given."
+    )
+    utility: list[str] | None = option("A utility measure of tables; table_accuracy if not given.")
+    max_risk: list[str] | None = max_risk_option()
+    replications: int = option("How often each random method is tried at each point.", default=20, min=2)
+    seed: int | None = seed_option()
+    out: Path | None = output_field("Write a report (.html or .pdf), or every point as .csv: confidential.")
+    chart: Path | None = output_field("Draw the map (.svg or .png).")
     output: OutputOptions
 
     def check_files(self) -> None:
@@ -103,6 +83,7 @@ def table_map(source: Source, options: TableMapOptions) -> None:
     with screen.progress() as tell:
         tell("Reading the table", 0, 0)
         made, given = source.table(screen)
+        note_rules(screen, options.rule, made)
         wanted = source.wanted(made, given, options.a_priori)
         takers = [name for name, protection in tried.items() if "a_priori" in protection.parameters()]
         if wanted is not None and options.a_priori is not None and not takers:
@@ -117,13 +98,11 @@ def table_map(source: Source, options: TableMapOptions) -> None:
         choice = m.choose(limits) if limits else None
         _draw(m, choice, limits, source, options, tell)
     _show(screen, m, choice)
-    for label, reason in m.refused.items():
-        screen.note(f"{label}: {reason}")
+    show_refused(screen, m)
     screen.answer({
         **m.to_dict(), "choice": None if choice is None else choice.to_dict(), "out": options.out, "chart": options.chart,
     })  # fmt: skip
-    if choice is not None and not choice.feasible:
-        raise typer.Exit(INFEASIBLE)
+    exit_infeasible(choice)
 
 
 def _check_limits(max_risk: list[str] | None) -> None:
@@ -180,15 +159,6 @@ def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:
         f"A table of {len(m.subject.table):,} cells, {len(m.points):,} points; random ones {m.replications:,} times."
     )
     screen.say()
-    labels = [f"{'R' if measure.side.value == 'risk' else 'U'}: {measure.label()}" for measure in m.measures]
-    rows = [[p.family, p.at, *(m.estimate(i, k)[0] for i in range(len(labels)))] for k, p in enumerate(m.points)]
-    rows.append(["unprotected", "", *(m.unmasked(i) for i in range(len(labels)))])
-    screen.table(["method", "at", *labels], rows, range(2, 2 + len(labels)))
-    screen.say("R: lower is safer. U: higher is more useful. 95 % intervals: --json or --out.")
-    if choice is None:
-        screen.say("Add --max-risk to choose the most useful point that is safe enough.")
-        return
-    screen.say()
-    screen.say(str(choice), strong=True)
-    for score in (*choice.risks, *choice.utilities):
-        screen.say(f"  {score.measure}: {score.words}")
+    columns = {"method": lambda point: point.family, "at": lambda point: point.at}
+    show_points(screen, m, columns, "R: lower is safer. U: higher is more useful.", "unprotected")
+    show_choice(screen, choice, "Add --max-risk to choose the most useful point that is safe enough.")

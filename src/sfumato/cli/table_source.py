@@ -72,7 +72,7 @@ APrioriFile = Annotated[
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What the table is: each field is an option of the commands that take one."""
+    """Options that describe a table; each field is one."""
 
     files: list[Path] | None = argument(
         "FILE",
@@ -150,7 +150,7 @@ _WISHES = ("status", "cost", "lower", "upper", "lower_level", "upper_level")
 
 @dataclass(frozen=True)
 class Source(TableOptions):
-    """What the options say about a table."""
+    """A table as the options describe it."""
 
     @property
     def argus(self) -> bool:

@@ -233,6 +233,22 @@ class Microdata:
     def __repr__(self) -> str:
         return f"Microdata({len(self.schema)} columns, in {self.engine.name})"
 
+    def _repr_html_(self) -> str:
+        """Return the columns as a table for a notebook: what they mean, and no value of theirs."""
+        import pandas as pd
+
+        rows = [
+            {
+                "column": a.name,
+                "holds": self.kind(a.name).value,
+                "role": a.role.value,
+                "meaning": a.label,
+                "unit": a.unit,
+            }
+            for a in self.schema
+        ]
+        return f"<p>{len(self):,} records</p>{pd.DataFrame(rows).to_html(index=False)}"
+
     # -- looking
 
     def kind(self, name: str) -> Kind:

@@ -24,7 +24,7 @@ Estimate = tuple[float, tuple[float, float] | None]
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen on a map, with its risk and utility; or the reason why nothing was."""
+    """The choice on a map, with its risk and utility; or the reason why there is none."""
 
     feasible: bool
     settings: Mapping[str, Any]
@@ -117,7 +117,7 @@ class ChoiceTask:
 
     @cached_property
     def verdicts(self) -> list[tuple[float, float]]:
-        """How each point of the map stands."""
+        """The verdict on each point of the map."""
         return [self.at(p) for p in range(len(self.map.points))]
 
     @property

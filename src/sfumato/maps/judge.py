@@ -181,18 +181,18 @@ _UNLIKELY = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Chances:
-    """What the search itself saw at each of q points, with the same seeds everywhere, so that points can be compared."""
+    """The trials of a search at each of q points, with the same seeds everywhere, so that points can be compared."""
 
     measures: tuple[Measure, ...]
-    looks: Sequence[Trial]
+    results: Sequence[Trial]
     draws: Draws
 
     @cached_property
     def drawn(self) -> list[Numbers]:
         """Each measure at every point, shape (draws + 1, q): the estimate, then what might have come out instead."""
-        groups, rows = [look.family.name for look in self.looks], []
+        groups, rows = [trial.family.name for trial in self.results], []
         for i, measure in enumerate(self.measures):
-            observed = [look.observed[i] for look in self.looks]
+            observed = [trial.observed[i] for trial in self.results]
             with np.errstate(divide="ignore", invalid="ignore"):
                 now = np.array([float(measure.value(o.mean(axis=0))) for o in observed])
             generator = self.draws.generator("frontier")  # the same weights for every measure
@@ -243,7 +243,7 @@ _FAR = 30.0
 
 @dataclass(frozen=True)
 class PointVerdict:
-    """How a point stands: the logarithm of its worst risk limit over the threshold (safe up to 0), and its utility."""
+    """The verdict on a point: the logarithm of its worst risk limit over the threshold (safe up to 0), and its utility."""
 
     excess: float
     gain: float
@@ -270,43 +270,43 @@ class Judge:
     spreads: dict[tuple[str, int, int], ReleaseSpread] = field(default_factory=dict)
     """By family, records and measure: how much releases differ, pooled over the points seen."""
 
-    def pool(self, looks: Iterable[Trial]) -> None:
+    def pool(self, results: Iterable[Trial]) -> None:
         """Learn how much the releases of each family differ."""
         groups: dict[tuple[str, int], list[Trial]] = {}
-        for look in looks:
-            if look.observed:
-                groups.setdefault((look.family.name, look.records), []).append(look)
+        for trial in results:
+            if trial.observed:
+                groups.setdefault((trial.family.name, trial.records), []).append(trial)
         for (family, records), own in groups.items():
             for i in self.thresholds:
-                self.spreads[family, records, i] = ReleaseSpread.pooled(look.values(i, self.measures) for look in own)
+                self.spreads[family, records, i] = ReleaseSpread.pooled(trial.values(i, self.measures) for trial in own)
 
-    def limit(self, look: Trial, measure: int, own: bool = False) -> float:
+    def limit(self, trial: Trial, measure: int, own: bool = False) -> float:
         """Return the risk below which 95 % of the releases at this point stay; from its `own` releases alone, if asked for."""
-        spread = None if own else self.spreads.get((look.family.name, look.records, measure))
-        return release_limit(look.values(measure, self.measures), spread)
+        spread = None if own else self.spreads.get((trial.family.name, trial.records, measure))
+        return release_limit(trial.values(measure, self.measures), spread)
 
-    def noise(self, look: Trial) -> float:
+    def noise(self, trial: Trial) -> float:
         """Return the standard error of the logarithm of a point's worst limit, as its own releases give it."""
-        worst = max(self.thresholds, key=lambda i: excess_of(self.limit(look, i, own=True), self.thresholds[i]))
-        return limit_noise(look.values(worst, self.measures))
+        worst = max(self.thresholds, key=lambda i: excess_of(self.limit(trial, i, own=True), self.thresholds[i]))
+        return limit_noise(trial.values(worst, self.measures))
 
     def verdict(
-        self, look: Trial, moved: float = 1.0, calibrated: Mapping[int, float] | None = None, own: bool = False
+        self, trial: Trial, moved: float = 1.0, calibrated: Mapping[int, float] | None = None, own: bool = False
     ) -> PointVerdict:
         """Judge a point, under thresholds multiplied by `moved`, and as a smaller file's risks are (`calibrated`)."""
-        if not look.observed:
+        if not trial.observed:
             return PointVerdict(_FAR, -math.inf)
         scale = calibrated or {}
         excess = max(
-            excess_of(self.limit(look, i, own), r * moved * scale.get(i, 1.0)) for i, r in self.thresholds.items()
+            excess_of(self.limit(trial, i, own), r * moved * scale.get(i, 1.0)) for i, r in self.thresholds.items()
         )
-        gains = [self.utility(look, i) / a for i, a in self.anchors.items()]
+        gains = [self.utility(trial, i) / a for i, a in self.anchors.items()]
         return PointVerdict(excess, -math.inf if any(map(math.isnan, gains)) else min(gains))
 
-    def utility(self, look: Trial, measure: int) -> float:
+    def utility(self, trial: Trial, measure: int) -> float:
         """Return a utility over all releases at a point."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return float(self.measures[measure].value(look.observed[measure].mean(axis=0)))
+            return float(self.measures[measure].value(trial.observed[measure].mean(axis=0)))
 
 
 def excess_of(limit: float, threshold: float) -> float:

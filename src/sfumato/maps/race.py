@@ -19,26 +19,26 @@ from sfumato.typing import Numbers
 def optuna_sampler(judge: Judge, count: int, seed: int) -> Callable[[Family, Callable[[Point], Trial]], None]:
     """Return a sampler that looks at `count` points of a family: less risk and more utility, both at once."""
 
-    def sample(family: Family, look: Callable[[Point], Trial]) -> None:
+    def sample(family: Family, trial: Callable[[Point], Trial]) -> None:
         optuna = load_optuna(family)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=count // 2)
         study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
         for _ in range(count):
-            trial = study.ask()
-            point = family.snapped([_asked(trial, path, axis) for path, axis in family.over.items()])
-            verdict = judge.verdict(look(point))
+            draw = study.ask()
+            point = family.snapped([_suggested(draw, path, axis) for path, axis in family.over.items()])
+            verdict = judge.verdict(trial(point))
             fine = verdict.gain > float("-inf")
-            study.tell(trial, [verdict.excess, verdict.gain] if fine else None,
-                       state=None if fine else optuna.trial.TrialState.FAIL)  # fmt: skip
+            study.tell(draw, [verdict.excess, verdict.gain] if fine else None,
+                       state=None if fine else optuna.draw.TrialState.FAIL)  # fmt: skip
 
     return sample
 
 
-def _asked(trial: Any, path: str, axis: Range | Values) -> float:
+def _suggested(draw: Any, path: str, axis: Range | Values) -> float:
     if isinstance(axis, Values):
-        return axis.centre(trial.suggest_categorical(path, list(range(len(axis.values)))))
-    return float(trial.suggest_float(path, 0.0, 1.0))
+        return axis.centre(draw.suggest_categorical(path, list(range(len(axis.values)))))
+    return float(draw.suggest_float(path, 0.0, 1.0))
 
 
 def load_optuna(family: Family) -> Any:
@@ -65,7 +65,7 @@ _CANDIDATES = 600
 _CLIP = 6.0
 """Logarithms of risk over threshold beyond this are all the same: far."""
 _MARGIN = 2e-3
-"""How far below the threshold the model aims."""
+"""Distance below the threshold at which the model aims, on the logarithm."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ Sampler = Callable[[Family, Callable[[Point], Trial]], None]
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard a search looks."""
+    """The size of a search, stage by stage."""
 
     part: int
     """Records of the smallest part of the file; a file of less than three times as many is searched whole."""
@@ -176,32 +176,32 @@ class Race:
     effort: Effort
     sampler: Sampler | None = None
     replications: int = 2
-    looks: dict[tuple[str, int], dict[str, Trial]] = field(default_factory=dict)
+    results: dict[tuple[str, int], dict[str, Trial]] = field(default_factory=dict)
     reaches: dict[str, TrustRegion] = field(default_factory=dict)
 
     # -- looking
 
-    def look(self, family: Family, point: Point, records: int) -> Trial:
+    def trial(self, family: Family, point: Point, records: int) -> Trial:
         """Look at a point, once."""
-        own = self.looks.setdefault((family.name, records), {})
+        own = self.results.setdefault((family.name, records), {})
         name = str(family.settings(point))
         if name not in own:
-            own[name] = self.trials.look(family, point, records, self.replications)
+            own[name] = self.trials.trial(family, point, records, self.replications)
             self.judge.pool(own.values())
         return own[name]
 
     def seen(self, family: Family, records: int) -> list[Trial]:
         """Return what was seen of a family, on so many records."""
-        return [look for look in self.looks.get((family.name, records), {}).values() if look.observed]
+        return [trial for trial in self.results.get((family.name, records), {}).values() if trial.observed]
 
     def start(self, family: Family, records: int) -> None:
         """Look at the first grid of a family; a sample of points where it has more than two parameters."""
         if len(family.axes) <= 2 or self.sampler is None:
             per_axis = self.effort.grid[min(max(len(family.axes), 1), 2) - 1]
             for point in family.grid(per_axis):
-                self.look(family, point, records)
+                self.trial(family, point, records)
         else:
-            self.sampler(family, lambda point: self.look(family, point, records))
+            self.sampler(family, lambda point: self.trial(family, point, records))
 
     def refine(
         self,
@@ -220,17 +220,16 @@ class Race:
             reach = self.reaches.get(family.name, TrustRegion())
             if not own or reach.spent:
                 return
-            verdicts = [self.judge.verdict(look, moved, calibrated) for look in own]
+            verdicts = [self.judge.verdict(trial, moved, calibrated) for trial in own]
             best = max(verdicts, key=lambda v: v.rank)
             if len(family.axes) == 1 and reach.radius < 0.1 and best.safe and best.excess > -_CLOSE:
                 return  # on the edge: with one parameter there is no way along it
-            point = propose(family, [look.point for look in own], verdicts, reach, generator)
+            point = propose(family, [trial.point for trial in own], verdicts, reach, generator)
             if point is None:
                 self.reaches[family.name] = reach.after(False)
                 continue
-            found = self.judge.verdict(self.look(family, point, records), moved, calibrated)
-            better = _better(found, verdicts)
-            self.reaches[family.name] = reach.after(better)
+            found = self.judge.verdict(self.trial(family, point, records), moved, calibrated)
+            self.reaches[family.name] = reach.after(better(found, verdicts))
 
     # -- comparing
 
@@ -238,7 +237,7 @@ class Race:
         self, family: Family, records: int, band: float = 1.0, calibrated: Mapping[int, float] | None = None
     ) -> tuple[PointVerdict, Trial] | None:
         """Return the best point of a family under thresholds multiplied by `band`."""
-        judged = [(self.judge.verdict(look, band, calibrated), look) for look in self.seen(family, records)]
+        judged = [(self.judge.verdict(trial, band, calibrated), trial) for trial in self.seen(family, records)]
         return max(judged, key=lambda pair: pair[0].rank) if judged else None
 
     def keep(
@@ -251,7 +250,7 @@ class Race:
             safe = {name: pair[0].gain for name, pair in found.items() if pair is not None and pair[0].safe}
             top = max(safe.values(), default=math.inf)
             for name, gain in safe.items():
-                short[name] = min(short[name], top - gain)
+                short[name] = min(short[name], 0.0 if gain == top else top - gain)  # both may be infinite
             for name, pair in found.items():  # not safe on this part: after all that are, the nearest first
                 if name not in safe and pair is not None:
                     short[name] = min(short[name], 1e6 + pair[0].excess)
@@ -260,11 +259,11 @@ class Race:
         return [f for f in families if f.name in kept]
 
 
-def _better(found: PointVerdict, verdicts: Sequence[PointVerdict]) -> bool:
+def better(found: PointVerdict, verdicts: Sequence[PointVerdict]) -> bool:
     """Whether a point is better than the best so far by more than a hair."""
     best = max(verdicts, key=lambda v: v.rank)
     if found.safe and best.safe:
-        gains = [v.gain for v in verdicts if math.isfinite(v.gain)]
+        gains = [v.gain for v in verdicts if math.isfinite(v.gain)] or [0.0]  # a utility without error is infinite
         return found.gain > best.gain + 2e-4 * (max(gains) - min(gains))
     return found.rank > best.rank
 

@@ -19,7 +19,7 @@ from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.maps.judge import Judge, PointVerdict, against, anchors_of, scenarios_of, thresholds_of
 from sfumato.maps.race import EFFORTS, Effort, Race, calibration, load_optuna, optuna_sampler, parts_of
 from sfumato.maps.rumap import RUMap, applicable, measures_of, titles
-from sfumato.maps.search_map import Confirmed, Finals, SearchSubject
+from sfumato.maps.search_map import Confirmation, ConfirmedTrial, SearchSubject
 from sfumato.maps.search_space import Family, families_of
 from sfumato.maps.trials import Archive, Trial, Trials
 
@@ -97,7 +97,7 @@ def search(
     >>> found.choice.feasible, found.choice.family
     (True, 'kim_noise')
     """
-    families, measures, scenarios = _asked(data, recipes, over, sequences, risk, utility, snooper, effort, confirm)
+    families, measures, scenarios = _checked(data, recipes, over, sequences, risk, utility, snooper, effort, confirm)
     if resume is not None and draws is None:
         raise ParameterError("a search that can be taken up again needs its own seed: give draws as well as resume.")
     source = draws if isinstance(draws, Draws) else Draws.secret() if draws is None else Draws(draws)
@@ -139,7 +139,7 @@ class _RecipeSearch:
         least = max(effort.replications, *(m.replications for m in trials.measures))
         self.race = Race(trials, judge, effort, optuna_sampler(judge, effort.sampled, seed), least)
         self.confirm = max(confirm, least)
-        trials.told = self._told
+        trials.after_each = self._count
 
     def run(self) -> RUMap:
         """Race the families, then confirm the best."""
@@ -157,9 +157,9 @@ class _RecipeSearch:
             left = [f for f in left if f in kept or f in again]
         if not left:
             raise NotApplicable(self._nothing())
-        finals = self._finals(left)
-        winner = finals.run(self._ranked(left, len(left)))
-        return self._result(finals, winner)
+        confirmation = self._confirmation(left)
+        winner = confirmation.run(self._ranked(left, len(left)))
+        return self._result(confirmation, winner)
 
     def _stage(self, left: list[Family], records: int, number: int, scale: Mapping[int, float]) -> list[Family]:
         """Look at every family that is left on so many records, and refine; return those that could be judged."""
@@ -190,7 +190,7 @@ class _RecipeSearch:
         for band in (0.4, 0.7, 1.0, 1.5, 2.5):
             found = self.race.best(family, before, band, known)
             if found is not None:
-                self.race.look(family, found[1].point, records)
+                self.race.trial(family, found[1].point, records)
 
     def _scale(self, records: int) -> dict[int, float]:
         """Return by what factor a part of the file shows each risk too large."""
@@ -202,27 +202,27 @@ class _RecipeSearch:
         known = [f for f in families if judged[f.name] is not None]
         return sorted(known, key=lambda f: judged[f.name][0].rank, reverse=True)[:count]  # type: ignore[index]
 
-    def _finals(self, left: Sequence[Family]) -> Finals:
+    def _confirmation(self, left: Sequence[Family]) -> Confirmation:
         best = self._ranked(left, 3)
         self._begin(f"Masking the best again with {self.confirm} fresh seeds", 2 * len(best))
-        return Finals(self.race, self.parts[-1], self.confirm)
+        return Confirmation(self.race, self.parts[-1], self.confirm)
 
-    def _result(self, finals: Finals, winner: Confirmed | None) -> RUMap:
+    def _result(self, confirmation: Confirmation, winner: ConfirmedTrial | None) -> RUMap:
         subject = SearchSubject(
-            self.families, self.trials, self.names, self.scenarios, self.race.judge, tuple(self._looks()),
-            tuple(finals.confirmed), winner, tuple(self.whole),
+            self.families, self.trials, self.names, self.scenarios, self.race.judge, tuple(self._results()),
+            tuple(confirmation.confirmed), winner, tuple(self.whole),
         )  # fmt: skip
         return subject.map(self._refused())
 
-    def _looks(self) -> list[Trial]:
-        return [look for own in self.race.looks.values() for look in own.values()]
+    def _results(self) -> list[Trial]:
+        return [trial for own in self.race.results.values() for trial in own.values()]
 
     def _refused(self) -> dict[str, str]:
         """Return why families could not be judged at all, by name."""
         out = {}
         for family in self.families:
-            seen = [look for look in self._looks() if look.family.name == family.name]
-            if seen and not any(look.observed for look in seen):
+            seen = [trial for trial in self._results() if trial.family.name == family.name]
+            if seen and not any(trial.observed for trial in seen):
                 out[family.name] = self.trials.unfit.get(family.name, seen[0].refused)
         return out
 
@@ -241,7 +241,7 @@ class _RecipeSearch:
         self.stage, self.done, self.total = stage, 0, total
         self._say()
 
-    def _told(self) -> None:
+    def _count(self) -> None:
         self.done = self.done + 1
         self._say()
 
@@ -253,8 +253,8 @@ class _RecipeSearch:
         safe = [b for f in self.families if (b := self._best_of(f)) is not None and b[0].safe]
         if not safe:
             return ""
-        verdict, look = max(safe, key=lambda pair: pair[0].gain)
-        return f"{look.family.name}, utility {verdict.gain:.4g}"
+        verdict, trial = max(safe, key=lambda pair: pair[0].gain)
+        return f"{trial.family.name}, utility {verdict.gain:.4g}"
 
     def _best_of(self, family: Family) -> tuple[PointVerdict, Trial] | None:
         """Return the best point of a family on the whole file; judged again only after a new look at it."""
@@ -264,10 +264,10 @@ class _RecipeSearch:
         return self.bests.get(family.name, (0, None))[1]
 
 
-def _asked(
+def _checked(
     data: Any, recipes: Any, over: Any, sequences: int, risk: Any, utility: Any, snooper: Any, effort: str, confirm: int
 ) -> tuple[tuple[Family, ...], list[Measure], dict[str, Snooper]]:
-    """Return what was asked for, checked before anything is run."""
+    """Return families, measures and snoopers, checked before anything is run."""
     if not isinstance(data, Microdata):
         raise DataError(f"a search looks at Microdata, not at {type(data).__name__}: try Microdata(frame, schema).")
     if effort not in EFFORTS:

@@ -54,26 +54,26 @@ class MapPoint:
     method: Any
     """The recipe, protection or policy with these settings."""
     seen: Any = None
-    """What was observed, in the form that the map's subject reads; None where there are formulas alone."""
+    """The observations, in the form that the map's subject reads; None where there are formulas alone."""
     at: str = ""
     """The settings in words."""
     label: str = ""
-    """What was tried, in words."""
+    """The recipe, protection or policy in words."""
     formulas: tuple[float, ...] = ()
     """Each measure by formula; NaN where there is none."""
 
 
 class MapSubject(ABC):
-    """What a map is about: how its points are measured and tried again, and how it is told to people and machines."""
+    """The subject of a map: it measures its points, tries them again, and describes the map to people and machines."""
 
     noun: ClassVar[str]
-    """What is tried: a "protection"."""
+    """The word for a point: a "protection"."""
     outcome: ClassVar[str]
-    """What comes of it: a "table"."""
+    """The word for its result: a "table"."""
     confirm: ClassVar[int] = 1
-    """How often the winner is tried again, if nothing else is asked for."""
+    """Default number of times that the winner is tried again."""
     fewest: int = 0
-    """How often it must be tried again at least."""
+    """Least number of times that the winner is tried again."""
     predicts: ClassVar[bool] = False
     """Whether a limit is one that 95 % of the outcomes stay below, not the upper end of the mean's interval."""
     positive_limits: ClassVar[bool] = False
@@ -83,7 +83,7 @@ class MapSubject(ABC):
     shares: ClassVar[bool] = False
     """Whether of several utilities the smallest share of the unmasked file's counts; else the first."""
     layout: ClassVar[str] = "families"
-    """How the chart is laid out."""
+    """The layout of the chart."""
     measures: tuple[Any, ...]
     replications: int
 
@@ -188,7 +188,7 @@ class RUMap:
     """
 
     subject: Any
-    """What the map is about, a `MapSubject`: recipes on data, protections on a table, or policies on a bench."""
+    """The `MapSubject`: recipes on data, protections on a table, or policies on a bench."""
     points: tuple[MapPoint, ...]
     parameters: tuple[str, ...]
     """The parameters that were swept."""
@@ -206,7 +206,7 @@ class RUMap:
 
     @property
     def replications(self) -> int:
-        """How often each point was tried; 0 for formulas alone."""
+        """Number of times each point was tried; 0 for formulas alone."""
         return int(self.subject.replications)
 
     @property
@@ -405,6 +405,24 @@ class RUMap:
         if frame.empty:
             return []
         return plain_rows(frame[list(columns.values())].set_axis(list(columns), axis=1))
+
+    def __repr__(self) -> str:
+        over = f" over {', '.join(self.parameters)}" if self.parameters else ""
+        return f"RUMap({len(self.points):,} points{over}: {', '.join(self.titles)})"
+
+    def _repr_html_(self) -> str:
+        """Return the points as a table for a notebook, a row each, the first and the last of many."""
+        import pandas as pd
+
+        rows = [
+            {
+                self.subject.noun: p.family,
+                "settings": p.at,
+                **{t: self.estimate(i, k)[0] for i, t in enumerate(self.titles)},
+            }
+            for k, p in enumerate(self._everything)
+        ]
+        return str(pd.DataFrame(rows).to_html(index=False, max_rows=20))
 
     def __str__(self) -> str:
         return repr(self) if self.choice is None else str(self.choice)

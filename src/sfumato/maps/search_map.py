@@ -40,23 +40,23 @@ _CLOSE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Confirmed:
+class ConfirmedTrial:
     """A point with what was seen of it under fresh seeds."""
 
-    look: Trial
-    standing: PointVerdict
+    trial: Trial
+    verdict: PointVerdict
 
 
 @dataclass(eq=False)
-class Finals:
+class Confirmation:
     """Confirms candidates of a race, each family by itself."""
 
     race: Race
     records: int
     replications: int
-    confirmed: list[Confirmed] = field(default_factory=list)
+    confirmed: list[ConfirmedTrial] = field(default_factory=list)
 
-    def run(self, families: Sequence[Family]) -> Confirmed | None:
+    def run(self, families: Sequence[Family]) -> ConfirmedTrial | None:
         """Return the most useful point that is safe under fresh seeds; None if no family has one. The best family first."""
         for place, family in enumerate(families):
             if place >= _FAMILIES and self.best is not None:
@@ -66,25 +66,25 @@ class Finals:
         return self.best
 
     @property
-    def best(self) -> Confirmed | None:
+    def best(self) -> ConfirmedTrial | None:
         """The most useful safe point so far."""
-        safe = [c for c in self.confirmed if c.standing.safe]
-        return max(safe, key=lambda c: c.standing.gain) if safe else None
+        safe = [c for c in self.confirmed if c.verdict.safe]
+        return max(safe, key=lambda c: c.verdict.gain) if safe else None
 
     def _worth(self, family: Family) -> bool:
         """Whether a family could still win: what the search saw of it is not clearly behind what was confirmed already."""
         found = self.race.best(family, self.records)
         if self.best is None or found is None:
             return found is not None
-        return found[0].safe and found[0].gain > self.best.standing.gain - self._doubt(self.best, found[1])
+        return found[0].safe and found[0].gain > self.best.verdict.gain - self._doubt(self.best, found[1])
 
-    def _doubt(self, best: Confirmed, look: Trial) -> float:
+    def _doubt(self, best: ConfirmedTrial, trial: Trial) -> float:
         """Return how far apart two gains may be by chance: three standard errors of what the search saw of the second."""
         worst = 0.0
         for i, anchor in self.race.judge.anchors.items():
-            value, interval = self.race.judge.measures[i].estimate(best.look.observed[i], 0.683)
+            value, interval = self.race.judge.measures[i].estimate(best.trial.observed[i], 0.683)
             if interval is not None:  # a standard error from many releases, widened to the few that the search saw
-                wide = math.sqrt(best.look.replications / max(look.replications, 1))
+                wide = math.sqrt(best.trial.replications / max(trial.replications, 1))
                 worst = max(worst, 3 * (interval[1] - value) * wide / anchor)
         return worst
 
@@ -97,43 +97,39 @@ class Finals:
         luckiest of many tries would not hold what it says.
         """
         race, moved, shifts = self.race, 1.0, list[float]()
-        tried: dict[str, Confirmed] = {}
+        tried: dict[str, ConfirmedTrial] = {}
         for attempt in range(_ROUNDS + _BACK):
             found = self._next(family, moved, tried)
             if found is None:
                 return
             seen = race.judge.verdict(found)
-            look = race.trials.look(family, found.point, self.records, self.replications, f"confirm-{attempt}")
-            if not look.observed:
+            trial = race.trials.trial(family, found.point, self.records, self.replications, f"confirm-{attempt}")
+            if not trial.observed:
                 return
-            fresh = Confirmed(look, race.judge.verdict(look, own=True))
+            fresh = ConfirmedTrial(trial, race.judge.verdict(trial, own=True))
             self.confirmed.append(fresh)
-            tried[str(look.settings)] = fresh
-            noise, held = race.judge.noise(look), any(c.standing.safe for c in tried.values())
-            if (
-                -max(_CLOSE, noise) <= fresh.standing.excess <= 0
-                or not family.axes
-                or (held and attempt >= _ROUNDS - 1)
-            ):
+            tried[str(trial.settings)] = fresh
+            noise, held = race.judge.noise(trial), any(c.verdict.safe for c in tried.values())
+            if -max(_CLOSE, noise) <= fresh.verdict.excess <= 0 or not family.axes or (held and attempt >= _ROUNDS - 1):
                 return
-            shifts.append(fresh.standing.excess - seen.excess)
+            shifts.append(fresh.verdict.excess - seen.excess)
             behind = max(0, attempt + 2 - _ROUNDS)  # nothing held so far: step back in earnest
             moved = math.exp(-sum(shifts) / len(shifts) - _CLOSE / 3 - noise * (0.5 + behind))
             race.reaches[family.name] = TrustRegion(0.06)
             race.refine(family, self.records, _FURTHER, moved=moved)
 
-    def _next(self, family: Family, moved: float, tried: Mapping[str, Confirmed]) -> Trial | None:
+    def _next(self, family: Family, moved: float, tried: Mapping[str, ConfirmedTrial]) -> Trial | None:
         """Return the best point not yet confirmed that is safe as far as known; None if none is better than one that holds."""
         judge = self.race.judge
         judged = [
-            (judge.verdict(look, moved), look)
-            for look in self.race.seen(family, self.records) if str(look.settings) not in tried
+            (judge.verdict(trial, moved), trial)
+            for trial in self.race.seen(family, self.records) if str(trial.settings) not in tried
         ]  # fmt: skip
         if not judged:
             return None
-        standing, look = max(judged, key=lambda pair: pair[0].rank)
-        held = max((c.standing.gain for c in tried.values() if c.standing.safe), default=-math.inf)
-        return look if standing.safe and standing.gain > held else None
+        verdict, trial = max(judged, key=lambda pair: pair[0].rank)
+        held = max((c.verdict.gain for c in tried.values() if c.verdict.safe), default=-math.inf)
+        return trial if verdict.safe and verdict.gain > held else None
 
 
 ONLY = "the snooper"
@@ -141,7 +137,7 @@ ONLY = "the snooper"
 
 
 class SearchTrial(NamedTuple):
-    """What a search saw at a point of the whole file."""
+    """The trials of a search at a point, on the whole file."""
 
     number: int
     shared: Trial
@@ -160,12 +156,12 @@ class SearchSubject(MapSubject):
     names: tuple[str, ...]
     scenarios: Mapping[str, Snooper]
     judge: Judge
-    looks: tuple[Trial, ...]
+    results: tuple[Trial, ...]
     """Everything that was seen, on parts of the file, too."""
-    confirmed: tuple[Confirmed, ...]
-    winner: Confirmed | None
+    confirmed: tuple[ConfirmedTrial, ...]
+    winner: ConfirmedTrial | None
     whole: tuple[Numbers, ...] = field(default=(), repr=False)
-    """What each measure observed of the file as it is."""
+    """The observations of each measure on the file as it is."""
     noun: ClassVar[str] = "recipe"
     outcome: ClassVar[str] = "release"
     confirm: ClassVar[int] = 20
@@ -182,13 +178,13 @@ class SearchSubject(MapSubject):
     @cached_property
     def points(self) -> tuple[MapPoint, ...]:
         """The points seen on the whole file."""
-        own = {_name(look): look for look in self.looks if look.observed and look.records >= len(self.data)}
-        fresh = {_name(c.look): c.look for c in self.confirmed}
+        own = {_name(trial): trial for trial in self.results if trial.observed and trial.records >= len(self.data)}
+        fresh = {_name(c.trial): c.trial for c in self.confirmed}
         points = []
-        for number, (key, look) in enumerate({**own, **fresh}.items()):
-            seen = SearchTrial(number, own.get(key, look), fresh.get(key, look), key in fresh)
-            recipe, at = look.family.recipe.with_(look.settings), named(look.settings) or "as it is"
-            points.append(MapPoint(look.family.name, look.settings, recipe, seen, at))
+        for number, (key, trial) in enumerate({**own, **fresh}.items()):
+            seen = SearchTrial(number, own.get(key, trial), fresh.get(key, trial), key in fresh)
+            recipe, at = trial.family.recipe.with_(trial.settings), named(trial.settings) or "as it is"
+            points.append(MapPoint(trial.family.name, trial.settings, recipe, seen, at))
         return tuple(points)
 
     @property
@@ -198,8 +194,8 @@ class SearchSubject(MapSubject):
 
     @property
     def replications(self) -> int:  # type: ignore[override]
-        """How often a point is masked at least."""
-        return min(look.replications for look in self.looks if look.observed)
+        """Least number of times a point was masked."""
+        return min(trial.replications for trial in self.results if trial.observed)
 
     @property
     def data(self) -> Microdata:
@@ -208,7 +204,7 @@ class SearchSubject(MapSubject):
 
     @property
     def taken_up(self) -> int:
-        """How many points were found in the file of an earlier, interrupted search."""
+        """Number of points found in the file of an earlier, interrupted search."""
         return self.trials.archive.taken_up
 
     @override
@@ -227,7 +223,7 @@ class SearchSubject(MapSubject):
 
     @cached_property
     def chances(self) -> Chances:
-        """How sure it is that a point is on the frontier."""
+        """The evidence on which points are on the frontier."""
         return Chances(self.measures, [p.seen.shared for p in self.points], self.trials.draws)
 
     @override
@@ -253,19 +249,19 @@ class SearchSubject(MapSubject):
 
     @override
     def again(self, point: MapPoint, times: int) -> tuple[MapPoint, str]:
-        look = point.seen.judged
-        fresh = self.trials.look(look.family, look.point, len(self.data), times, "choose again")
+        trial = point.seen.judged
+        fresh = self.trials.trial(trial.family, trial.point, len(self.data), times, "choose again")
         how = f"; masked {times:,} times with fresh seeds, 95 % of the releases stay within the threshold"
-        return replace(point, seen=SearchTrial(-1, look, fresh, True)), how
+        return replace(point, seen=SearchTrial(-1, trial, fresh, True)), how
 
     def _choice(self, m: RUMap) -> Choice:
         """Return the most useful recipe within the thresholds, confirmed with fresh seeds; or why there is none."""
         task = ChoiceTask(m, {self.names[i]: r for i, r in self.judge.thresholds.items()}, self.maximised)
         if self.winner is None:
             return Choice(False, {}, self._why_not(m), max_risk=task.allowed, limits={})
-        (point,) = (p for p in m.points if p.seen.judged is self.winner.look)
+        (point,) = (p for p in m.points if p.seen.judged is self.winner.trial)
         reason = (
-            f"the most useful release whose risk holds; masked {self.winner.look.replications:,} times with fresh seeds, "
+            f"the most useful release whose risk holds; masked {self.winner.trial.replications:,} times with fresh seeds, "
             "95 % of the releases stay within the threshold"
         )
         return replace(task.chosen(point, ""), reason=reason)
@@ -317,7 +313,7 @@ class SearchSubject(MapSubject):
 
     def _state(self, seen: SearchTrial) -> dict[str, Any]:
         meets = self.judge.verdict(seen.judged, own=seen.fresh).excess <= 0
-        return {"meets": meets, "chosen": self.winner is not None and seen.judged is self.winner.look}
+        return {"meets": meets, "chosen": self.winner is not None and seen.judged is self.winner.trial}
 
     @cached_property
     def _sure(self) -> Numbers:
@@ -364,13 +360,13 @@ class SearchSubject(MapSubject):
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """What was seen on parts of the file: point by point, with the number of records."""
+        """The trials on parts of the file, point by point, with the number of records."""
         import pandas as pd
 
         rows = []
-        for look in (look for look in self.looks if look.observed):
-            values = {self.names[i]: float(m.estimate(look.observed[i])[0]) for i, m in enumerate(self.measures)}
-            rows.append({"family": look.family.name, "records": look.records, **look.settings, **values})
+        for trial in (trial for trial in self.results if trial.observed):
+            values = {self.names[i]: float(m.estimate(trial.observed[i])[0]) for i, m in enumerate(self.measures)}
+            rows.append({"family": trial.family.name, "records": trial.records, **trial.settings, **values})
         return pd.DataFrame(rows)
 
     # -- for people and machines
@@ -414,5 +410,5 @@ class SearchSubject(MapSubject):
         }  # fmt: skip
 
 
-def _name(look: Trial) -> tuple[str, str]:
-    return look.family.name, str(look.settings)
+def _name(trial: Trial) -> tuple[str, str]:
+    return trial.family.name, str(trial.settings)

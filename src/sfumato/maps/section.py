@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.charts.captions import counted, first_line, parameter_words, short, spoken, symbol, tabled
-from sfumato.charts.map_data import Limits, MapData, along
+from sfumato.charts.map_data import Limits, Sweep, along
 from sfumato.contract.score import Figure, Score, Section, Side, TextTable
 from sfumato.data.microdata import Microdata
 from sfumato.maps.choice import share_kept
@@ -31,7 +31,7 @@ def sweep_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = N
 
     if max_risk is None and choice is not None:
         max_risk = dict(choice.max_risk) or None
-    data = MapData.read(map.frame(), map.parameters)
+    data = Sweep.of(map.frame(), map.parameters)
     limits = data.limits(max_risk)
     settings = choice.settings if choice is not None and choice.feasible else None
     decision = _decided(map, choice) if choice is not None else _counted(data, limits)
@@ -132,7 +132,7 @@ def _within(score: Score) -> str:
     return f" (R = {short(score.value)}, interval {short(score.interval[0])} to {short(score.interval[1])})"
 
 
-def _counted(data: MapData, limits: Mapping[str, float]) -> list[str]:
+def _counted(data: Sweep, limits: Mapping[str, float]) -> list[str]:
     if not limits:
         return []
     good = int(data.feasible(limits).sum())
@@ -144,7 +144,7 @@ def _counted(data: MapData, limits: Mapping[str, float]) -> list[str]:
 # -- the table
 
 
-def _table(map: RUMap, data: MapData, choice: Choice | None) -> TextTable:
+def _table(map: RUMap, data: Sweep, choice: Choice | None) -> TextTable:
     risks, utilities = map.of_side(Side.RISK), map.of_side(Side.UTILITY)
     shares = {i for i in utilities if math.isfinite(map.unmasked(i)) and map.unmasked(i) > 0}
     heads = [parameter_words(name) for name in map.parameters]
@@ -173,7 +173,7 @@ def _table(map: RUMap, data: MapData, choice: Choice | None) -> TextTable:
     return TextTable(tuple(heads), tuple(rows), _table_caption(map, sum(p is not None for _, p in shown), chosen))
 
 
-def _between(map: RUMap, data: MapData, choice: Choice | None) -> dict[int, Estimate]:
+def _between(map: RUMap, data: Sweep, choice: Choice | None) -> dict[int, Estimate]:
     """Return a chosen point that is not one of the sweep: by formula, or else between its neighbours, with the same seeds."""
     assert choice is not None  # noqa: S101 - only a chosen point can lie between points
     sides = ((Side.RISK, data.risks, choice.risks), (Side.UTILITY, data.utilities, choice.utilities))

@@ -38,7 +38,7 @@ def release_values(measure: Measure, observations: Numbers) -> Numbers:
 
 @dataclass(frozen=True)
 class ReleaseSpread:
-    """How much a measure differs between releases: a standard deviation, its degrees of freedom, on which scale."""
+    """The spread of a measure between releases: a standard deviation, its degrees of freedom, and its scale."""
 
     sd: float
     freedom: int
@@ -123,7 +123,7 @@ class Archive:
         self._known: dict[str, Seen] = {}
         self._path = None if path is None else Path(path)
         self.taken_up = 0
-        """How many results were found in the file."""
+        """Number of results found in the file."""
         if self._path is not None:
             self._open(self._path)
 
@@ -199,7 +199,7 @@ def _array(rows: Sequence[Sequence[float | str | None]]) -> Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What was seen at one point: observations of each measure, shape (m, k); or why there are none."""
+    """The observations of each measure at one point, shape (m, k); or the reason why there are none."""
 
     family: Family
     point: Point
@@ -214,7 +214,7 @@ class Trial:
 
     @property
     def replications(self) -> int:
-        """How often the file was masked."""
+        """Number of times the file was masked."""
         return len(self.observed[0]) if self.observed else 0
 
     def values(self, measure: int, measures: Sequence[Measure]) -> Numbers:
@@ -233,7 +233,7 @@ class Trials:
     archive: Archive
     holdout: Holdout | None = None
     workers: int = 1
-    told: Callable[[], None] = lambda: None
+    after_each: Callable[[], None] = lambda: None
     """Called after each point that was looked at."""
     unfit: dict[str, str] = field(default_factory=dict)
     """Families to which a measure does not apply, with the reason."""
@@ -249,7 +249,7 @@ class Trials:
             self._parts[records] = kept
         return self._parts[records]
 
-    def look(self, family: Family, point: Point, records: int, replications: int, stream: str = "search") -> Trial:
+    def trial(self, family: Family, point: Point, records: int, replications: int, stream: str = "search") -> Trial:
         """Mask and measure at one point; a point that cannot be masked or measured is told from the others by its reason."""
         settings = family.settings(point)
         key = self.archive.key(family.name, settings, min(records, len(self.data)), replications, stream)
@@ -257,7 +257,7 @@ class Trials:
         if seen is None:
             seen = self._observe(family, settings, records, replications, stream)
             self.archive.put(key, seen)
-        self.told()
+        self.after_each()
         if isinstance(seen, str):
             return Trial(family, point, records, refused=seen)
         return Trial(family, point, records, seen)

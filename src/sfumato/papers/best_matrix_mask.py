@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DROPPING = "dropping columns"
 MOST = 10
-"""Up to so many columns every subset is tried; beyond, columns are dropped one by one, each time the one that helps most."""
+"""Largest number of columns of which every subset is tried; of more, the one that helps most is dropped each time."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class BestMask:
     """
 
     mask: Mask | Recipe
-    """What to apply: a MatrixMask (M = XB), a StructuredNoise (M = X + C), or the one after the other (M = XB + C)."""
+    """The mask to apply: a MatrixMask (M = XB), a StructuredNoise (M = X + C), or the one after the other (M = XB + C)."""
     columns: tuple[str, ...]
     targets: tuple[str, ...]
     kind: Kind
@@ -201,9 +201,9 @@ class BestMask:
     noise: Numbers | None
     """Covariance of C, shape (c, c); None for no noise."""
     naive: tuple[NaiveMask, ...]
-    """What the usual masks lose at the same τ."""
+    """The losses of the usual masks at the same τ."""
     shrinkage: float = 0.0
-    """What was taken off the correlations of the data, as a share, because records are few."""
+    """The share by which the correlations of the data were shrunk, because records are few."""
     others: tuple[str, ...] = ()
     """Columns of numbers that the mask does not name: the file has them beside what is released."""
     with_others: float | None = None
@@ -216,7 +216,7 @@ class BestMask:
 
     @property
     def words(self) -> str:
-        """What was found, in sentences."""
+        """The result in sentences."""
         unit = "of the variance" if self.relative else "squared units"
         told = f"the release explains just less than {self.tau:.4g} {unit} ({self.functional})"
         if self.disclosed < 0.999 * self.tau:
@@ -232,7 +232,7 @@ class BestMask:
 
     @property
     def _beside(self) -> str:
-        """What the columns do that the mask does not name."""
+        """The effect of the columns that the mask does not name."""
         if not self.others:
             return ""
         told = f" Together with {join_names(self.others)}, released as they are, "
@@ -373,7 +373,7 @@ BEST, EXACT = "best mask", "best without noise"
 
 @dataclass(frozen=True, eq=False)
 class MaskTradeoff:
-    """How much of X is lost at each τ: tr Var(X | M), as a share of tr Var X, by mask."""
+    """The loss of X at each τ: tr Var(X | M), as a share of tr Var X, by mask."""
 
     columns: tuple[str, ...]
     targets: tuple[str, ...]

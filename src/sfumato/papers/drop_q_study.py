@@ -46,7 +46,7 @@ _BLOCK = 2_000_000
 
 @dataclass(frozen=True)
 class Frequency:
-    """How often something happened in a simulation, with Wilson's 95 % interval."""
+    """A relative frequency in a simulation, with Wilson's 95 % interval."""
 
     value: float
     interval: tuple[float, float]
@@ -57,7 +57,7 @@ class Frequency:
 
 @dataclass(frozen=True)
 class DropSimulation:
-    """What an intruder would have concluded from the difference tables, over many replications."""
+    """An intruder's conclusions from the difference tables, over many replications."""
 
     replications: int
     pairs: int
@@ -258,7 +258,7 @@ class DropRow:
     largest: Frequency
     """The largest cell of the difference table is the target's; an interval of length 0 where it is exact."""
     simulation: DropSimulation | None
-    """What was simulated: the informed guess, and the mean of several pairs."""
+    """The simulation of the informed guess, and of the mean of several pairs."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ class DropEvaluation:
     table: CellTable
     rows: tuple[DropRow, ...]
     baseline: float
-    """How often naming the most common cell is right, without any table."""
+    """Probability that naming the most common cell is right, without any table."""
     below: float
     enough: int | None
     """The smallest q with (4.3.4) below `below`; None where no q suffices."""

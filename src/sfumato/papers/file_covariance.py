@@ -33,7 +33,7 @@ class FileCovariance:
     matrix: Numbers
     """Shape (k, k); zero in columns that do not vary."""
     records: int
-    """How many records have all columns, and a weight above zero if weights count."""
+    """Number of records with all columns, and a weight above zero if weights count."""
     effective: float
     """(Σw)²/Σw², the number of equally weighted records that would tell as much (Kish 1965); `records` without weights."""
     shrinkage: float

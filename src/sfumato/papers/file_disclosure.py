@@ -49,7 +49,7 @@ class InferentialRisk:
     complete: int
     """The number of records that the covariances come from."""
     shrinkage: float
-    """What was taken off the correlations, as a share."""
+    """The share by which the correlations were shrunk."""
     mask: SeenMask
 
     @property
@@ -144,7 +144,7 @@ class InferentialRisk:
 
     @property
     def note(self) -> str:
-        """What the numbers are only a bound for, if they are."""
+        """A remark where the numbers are only a bound."""
         linear = (
             ""
             if self.exact

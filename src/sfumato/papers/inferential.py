@@ -48,7 +48,7 @@ class RandomMatrix:
     mean: Numbers
     """Shape (a, b)."""
     covariance: Numbers
-    """Of the entries, row by row, shape (ab, ab)."""
+    """Covariance of the entries, row by row, shape (ab, ab)."""
     normal: bool = False
     """Whether the entries are jointly normal; only such a C leaves the release normal."""
     outcomes: tuple[Numbers, ...] = ()
@@ -123,7 +123,7 @@ class HiddenNoise:
 
     names: tuple[str, ...]
     covariance: Numbers
-    """Of the noise on these columns of M, shape (k, k)."""
+    """Covariance of the noise on these columns of M, shape (k, k)."""
     normal: bool = True
 
     def on(self, released: tuple[str, ...]) -> Numbers:
@@ -227,7 +227,7 @@ class Disclosure:
     """prior - explained, never negative; shape (tu, tu)."""
     exact: bool = True
     at_most: Numbers | None = None
-    """What would be explained on average if hidden matrices (but a normal C) were revealed; None if that is not known."""
+    """The variance explained on average if hidden matrices (but a normal C) were revealed; None if that is not known."""
 
     @property
     def shares(self) -> Numbers:

@@ -1,4 +1,4 @@
-"""What the best matrix mask is asked for, and the release that keeps most of X while little of Y is explained."""
+"""The problem of the best matrix mask, and the release that keeps most of X while little of Y is explained."""
 
 from __future__ import annotations
 
@@ -228,9 +228,9 @@ class MaskingProblem:
     relative: bool
     """Whether τ is a share of the targets' variance, and what is lost is counted in shares of each attribute's variance."""
     importance: Numbers
-    """What the variance of each attribute counts, shape (p,), in its own squared units."""
+    """The weight of each attribute's variance, shape (p,), in its own squared units."""
     shrinkage: float = 0.0
-    """What was taken off the correlations of the data, as a share."""
+    """The share by which the correlations of the data were shrunk."""
 
     @cached_property
     def white(self) -> Whitening:
@@ -254,7 +254,7 @@ class MaskingProblem:
 
     @cached_property
     def _unit(self) -> Numbers:
-        """What Y is multiplied by: all combinations of targets, or each, get variance one if τ is a share."""
+        """The factor of Y: all combinations of targets, or each, get variance one if τ is a share."""
         if not self.relative:
             return np.eye(len(self.targets))
         return relative_root(self.S_yy, self.functional)

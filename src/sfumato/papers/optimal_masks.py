@@ -155,7 +155,7 @@ def _readable(problem: MaskingProblem, V: Numbers) -> tuple[Numbers, Numbers]:
 _FAR = 30.0
 """Logarithm of the largest multiplier, relative to the scale: beyond it rounding hides what H says."""
 _STARTS, _STEPS = 6, 60
-"""How many scattered starts the search has for each rank, and how many steps from each."""
+"""Number of scattered starts of the search for each rank, and of steps from each."""
 
 
 class Projected(NamedTuple):

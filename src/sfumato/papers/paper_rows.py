@@ -59,12 +59,12 @@ class Paper:
 
     @property
     def built(self) -> int:
-        """How many rows are built."""
+        """Number of rows that are built."""
         return sum(row.built for row in self.rows)
 
     @property
     def status_counts(self) -> str:
-        """How many rows of each status there are, in words."""
+        """Number of rows of each status, in words."""
         counts = {status: sum(row.status == status for row in self.rows) for status in STATUSES}
         nouns = {"remark": "remark" if counts["remark"] == 1 else "remarks"}
         return f"of {len(self.rows)} rows " + ", ".join(

@@ -89,7 +89,7 @@ class SimpleRTA:
 
     @property
     def contributors(self) -> int:
-        """How many contribute to the cell."""
+        """Number of contributors to the cell."""
         return len(self.base)
 
     # -- the closed form

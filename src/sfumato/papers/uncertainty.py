@@ -45,7 +45,7 @@ class Posterior:
     weights: Numbers
     """a of the mean m + a'(z - Tm), shape (m,)."""
     centre: Numbers
-    """What the user expected to be published, Tm."""
+    """The published numbers that the user expected, Tm."""
     variance: float
 
     def mean(self, z: ArrayLike) -> float:
@@ -111,12 +111,12 @@ def _unbiased(drift: Numbers, wanted: Numbers) -> tuple[Numbers, Numbers] | None
 
 Over = Literal["worst", "expected"]
 _FEWEST = 30
-"""How many draws of the data must fit a published value, counted by their weights."""
+"""Least number of draws of the data that fit a published value, counted by their weights."""
 _MORE = 10
-"""How many times more draws judge the one most extreme z: it lies where the data are rare."""
+"""Factor on the number of draws for the most extreme z: it lies where the data are rare."""
 _LEAST = 2_000
 _AT_ONCE = 2_000_000
-"""How many weights stand in memory at once."""
+"""Largest number of weights in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class Simulation:
 
     draws: Draws = field(default_factory=Draws.secret)
     published: int = 200
-    """How many values z are simulated."""
+    """Number of values z that are simulated."""
     data: int = 20_000
-    """How many draws of the data are weighted for each z."""
+    """Number of draws of the data that are weighted for each z."""
     over: Over = "worst"
 
     def __post_init__(self) -> None:
@@ -156,7 +156,7 @@ class Simulation:
 
     @property
     def words(self) -> str:
-        """What was done, in words."""
+        """The simulation in words."""
         what = f"{self.published:,} simulated values of what is published"
         return f"the most extreme of {what}" if self.over == "worst" else f"the mean over {what}"
 
@@ -257,11 +257,11 @@ class _Posteriors:
 
     psi: Numbers
     apart: Numbers
-    """How far the two losses that Ψ is a mean of are apart: it varies about as much by the choice of the estimate."""
+    """Difference of the two losses whose mean is Ψ: Ψ varies about as much by the choice of the estimate."""
     pull: Numbers
-    """How much each draw of the data pulls at the sum of Ψ."""
+    """Influence of each draw of the data on the sum of Ψ."""
     fitting: float
-    """How many draws fit the z that fewest fit."""
+    """Number of draws that fit the z that fewest fit."""
 
     @property
     def error(self) -> float:
@@ -285,7 +285,7 @@ Pair = tuple[Target, User]
 
 @dataclass(frozen=True)
 class Certainty:
-    """How certain a user is of a target after publication, relative to the base: Ψ(Y) / Ψ(X | Z = z)."""
+    """The certainty of a user about a target after publication, relative to the base: Ψ(Y) / Ψ(X | Z = z)."""
 
     value: float
     target: str

@@ -40,6 +40,7 @@ from sfumato.reports.sections import (
     data_section,
     frontier_section,
     recipe_section,
+    summary_section,
     tried_section,
 )
 from sfumato.reports.subject_reports import table_sections
@@ -145,7 +146,8 @@ def board_report(
     sections = [s for s in (*sections[:-1], *about_tables, *sections[-1:]) if s.sentences or s.content]
     subtitle = "About a release of data" if publishable else "Report to the disclosure review board"
     version: Version = "publishable" if publishable else "confidential"
-    return BoardReport(title, sections, subtitle, (), version, facts, checked)
+    shows_cells = bool(tables) and not publishable
+    return BoardReport(title, sections, subtitle, (), version, facts, shows_cells, checked)
 
 
 def _checks(checks: Sequence[Check], search: RUMap | None) -> tuple[Check, ...]:
@@ -181,6 +183,7 @@ def _confidential(
         sections.append(recipe_section(release))
         sections += [checks_section(release, checked)] if checked else []
         sections += [subgroups_section(checked, by)] if by and checked else []
+        sections.append(summary_section(release))
     sections.append(not_examined_section(found, release, checked, scenarios, by))
     return sections
 

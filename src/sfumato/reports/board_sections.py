@@ -236,7 +236,7 @@ def subgroups_section(checked: Sequence[Checked], by: Sequence[str]) -> Section:
 
 def _how(checked: Sequence[Checked]) -> list[str]:
     """Say how a subgroup was measured: its records within the whole file, or the subgroup as a file of its own."""
-    risks = [(c.title, found.alone) for c in checked if c.risk for found in c.by.values()]
+    risks = [(c.title, found.alone) for c in checked if c.risk for found in c.by.values() if not found.refused]
     alone = [title for title, by_itself in risks if by_itself]
     said = []
     if len(alone) < len(risks):
@@ -259,6 +259,8 @@ def _there(c: Checked, value: float) -> str:
 
 def _hidden(checked: Sequence[Checked], column: str) -> list[str]:
     found = [c for c in checked if column in c.by]
+    if refused := next((c.by[column].refused for c in found if c.by[column].refused), ""):
+        return [f"Subgroups by {column} were not looked at: {refused}"]
     small = max((c.by[column].small for c in found), default=0)
     without = [c.title for c in found if c.by[column].without]
     said = (

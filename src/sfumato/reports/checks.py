@@ -11,7 +11,7 @@ from sfumato.contract.measure import Combination, Measure
 from sfumato.contract.release import Release, subgroups
 from sfumato.contract.score import Score, Side, number
 from sfumato.contract.snooper import Snooper
-from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, unknown_name
 from sfumato.maps.judge import Against
 from sfumato.maps.rumap import titles
 
@@ -140,6 +140,8 @@ class Subgroups:
     without: int
     alone: bool = True
     """Whether each was measured as if it were the file, and not by its records within the file."""
+    refused: str = ""
+    """Why the column makes no subgroups."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +203,7 @@ class Checked:
                 "too_small": found.small,
                 "without_value": found.without,
                 "measured": "as files of their own" if found.alone else "within the whole file",
+                **({"refused": found.refused} if found.refused else {}),
             }
             for column, found in self.by.items()
         }
@@ -235,7 +238,12 @@ def run_checks(
         if math.isnan(score.value):
             out.append(Checked(title, check, None, "it has no value for this release."))
             continue
-        groups = {column: _groups(check.measure, snooper, score, release, column, *parts[column]) for column in parts}
+        groups = {
+            column: Subgroups((), 0, 0, refused=part)
+            if isinstance(part, str)
+            else _groups(check.measure, snooper, score, release, column, *part)
+            for column, part in parts.items()
+        }
         out.append(Checked(title, check, score, by=groups))
     return tuple(out)
 
@@ -254,9 +262,13 @@ def _against(check: Check, scenarios: Mapping[str, Snooper]) -> list[Check]:
     return [Check(Against(check.measure, snooper, name), check.limit) for name, snooper in scenarios.items()]
 
 
-def _parts(release: Release, column: str) -> tuple[list[tuple[str, Release]], int]:
-    """Return the subgroups that are large enough, and the number of those that are not."""
-    found = list(subgroups(release, column))
+def _parts(release: Release, column: str) -> tuple[list[tuple[str, Release]], int] | str:
+    """Return the subgroups that are large enough, and the number of those that are not; or why there are none."""
+    release.original.kind(column)  # refuses an unknown name
+    try:
+        found = list(subgroups(release, column))
+    except (NotApplicable, DataError) as reason:
+        return str(reason)
     large = [(name, part) for name, part in found if len(part.original) >= FEWEST]
     return large, len(found) - len(large)
 

@@ -63,8 +63,9 @@ class Report:
     """A title and sections, for a disclosure review board.
 
     The page contains everything it shows (style and pictures inside, no script, nothing fetched), so that it opens on a
-    computer without a network and prints on A4. The sections that sfumato builds contain no record's value; see
-    `sfumato.reports` for what may be published. A report that has a `version` shows it on every printed page.
+    computer without a network and prints on A4. The sections that sfumato builds contain no record's value, but for those on
+    tables (`shows_cells`); see `sfumato.reports` for what may be published. A report that has a `version` shows it on every
+    printed page.
 
     Examples
     --------
@@ -82,6 +83,8 @@ class Report:
     version: Version = ""
     data: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The numbers behind the sections, for machines; as little of them as the version may tell."""
+    shows_cells: bool = field(default=False, compare=False)
+    """Whether cells of a table are shown as they were before protection: one can be the value of a single contributor."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sections", tuple(self.sections))

@@ -118,6 +118,19 @@ def recipe_section(release: Release) -> Section:
     return Section("How the release was made", (*sentences, versions + digest), tuple(tables))
 
 
+def summary_section(release: Release) -> Section:
+    """Return what masking changed: statistics, distributions, tables and correlations, before and after."""
+    from sfumato.utility.summary import release_summary
+
+    try:
+        summary = release_summary(release)
+        figure = Figure(summary.chart().to_dict(), "The release before (grey) and after (blue) masking.")
+    except SfumatoError as reason:
+        return Section("Before and after", (f"Not compared: {reason}",))
+    fewest = f"Figures that rest on fewer than {summary.fewest} original records are not shown, or stand together."
+    return Section("Before and after", (*summary.verdict, fewest), (figure,))
+
+
 def step_table(recipe: Recipe, release: Release) -> TextTable:
     """Return the steps in words, in order, with the columns of each."""
     rows: list[tuple[str, ...]] = []
@@ -421,9 +434,7 @@ def choice_section(found: SearchFindings) -> Section:
     content.append(Figure(measures_chart(found.frame()).to_dict(), _DOTS))
     with suppress(ParameterError):  # it has fewer than two parameters
         chart = parameters_chart(found.frame())
-        content.append(
-            Figure(chart.to_dict(), "Utility over the parameters of the chosen recipe, with lines of equal risk.")
-        )
+        content.append(Figure(chart.to_dict(), "Utility and risk over the parameters of the chosen recipe."))
     return Section("The chosen recipe", tuple(sentences), tuple(content))
 
 

@@ -53,7 +53,7 @@ def table_report(
         sections.append(map.section())
     subtitle = "About a published table" if publishable else "Report to the disclosure review board"
     version: Version = "publishable" if publishable else "confidential"
-    return Report(title, sections, subtitle, (), version)
+    return Report(title, sections, subtitle, (), version, shows_cells=not publishable)
 
 
 def table_sections(

@@ -304,6 +304,22 @@ class RiskProfile:
     refused: Mapping[str, str]
     """Why the other measures do not apply, by their labels."""
 
+    def __repr__(self) -> str:
+        return f"RiskProfile({len(self.scores)} measures of {len(self.outcome.masked):,} records, by {', '.join(self.keys)})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.verdict)
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and every score for a notebook."""
+        import html
+
+        import pandas as pd
+
+        rows = [{"measure": s.measure, "value": s.value, "in words": s.words} for s in self.scores]
+        said = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.verdict)
+        return f"{said}{pd.DataFrame(rows).to_html(index=False)}"
+
     @property
     def keys(self) -> tuple[str, ...]:
         """What the snooper looks for records by."""

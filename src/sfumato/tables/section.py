@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from sfumato.tables.audit_result import Audit
 
-_MOST = 40
-"""Largest number of labels of a dimension in a chart: those with the largest values."""
+_MOST = 60
+"""Largest number of labels of a dimension in a chart: those with cells that were treated, then those with the largest values."""
 _CELLS = 24
 """Largest number of cells in the chart of before and after."""
 _TWO_SIDED = 1.96
@@ -41,7 +42,7 @@ def heatmap_frame(
     """
     import pandas as pd
 
-    from sfumato.charts.table_charts import HIDDEN, PRIMARY, SECONDARY, SHOWN, band_of
+    from sfumato.charts.table_charts import EMPTY, HIDDEN, PRIMARY, SECONDARY, SHOWN, band_of
 
     cells = published.cells
     first, second = _two(published, down, across)
@@ -49,8 +50,11 @@ def heatmap_frame(
     rest = [i for i in range(len(cells.dimensions)) if i not in own]
     wanted = np.flatnonzero((cells.labels[:, rest] == TOTAL).all(axis=1)) if rest else np.arange(len(cells))
     size = np.abs(np.nan_to_num(published.values if public or published.original is None else published.original.value))
-    keep = [_largest(cells.labels[wanted, i], size[wanted]) for i in own]
-    rows = []
+    treated = published.status[wanted] != Status.SHOWN
+    keep = [_drawn_labels(cells.labels[wanted, i], size[wanted], treated) for i in own]
+    order = [*keep, ["value"]][:2]
+    # every place has a row, so that labels stand in the table's order, and totals last, whatever cells there are
+    rows = {pair: {"kind": EMPTY, "text": ""} for pair in itertools.product(*order)}
     for cell in wanted:
         labels = [str(cells.labels[cell, i]) for i in own]
         if any(label not in kept for label, kept in zip(labels, keep, strict=True)):
@@ -66,13 +70,8 @@ def heatmap_frame(
             before = float(published.original.value[cell])
             kind = band_of((value - before) / before if before else float(value != 0))
         text = "×" if np.isnan(value) else compact(value)
-        rows.append({"row": labels[0], "column": labels[1] if second else "value", "kind": kind, "text": text})
-    frame = pd.DataFrame(rows, columns=["row", "column", "kind", "text"])
-    order = [*keep, ["value"]][:2]
-    frame["row"] = pd.Categorical(frame["row"], order[0], ordered=True)
-    frame["column"] = pd.Categorical(frame["column"], order[1], ordered=True)
-    frame = frame.sort_values(["row", "column"], ignore_index=True).astype({"row": str, "column": str})
-    return frame, first, second
+        rows[labels[0], labels[1] if second else "value"] = {"kind": kind, "text": text}
+    return pd.DataFrame([{"row": row, "column": column, **cell} for (row, column), cell in rows.items()]), first, second
 
 
 def compact(value: float) -> str:
@@ -149,14 +148,15 @@ def _two(published: PublishedTable, down: str | None, across: str | None) -> tup
     return max(pairs, key=lambda pair: pairs[pair])
 
 
-def _largest(labels: Any, size: Any) -> list[str]:
-    """Return the labels to draw, in the table's order, the total last; if there are many, those with the largest cells."""
+def _drawn_labels(labels: Any, size: Any, treated: Any) -> list[str]:
+    """Return the labels to draw, in the table's order, the total last; of many, those with treated cells, then the largest."""
     order = list(dict.fromkeys(map(str, labels)))
     if len(order) > _MOST:
-        top: dict[str, float] = {}
-        for label, value in zip(labels, size, strict=True):
-            top[str(label)] = max(top.get(str(label), 0.0), float(value))
-        best = set(sorted(order, key=lambda label: -top[label])[:_MOST])
+        top: dict[str, tuple[bool, float]] = {}
+        for label, value, was_treated in zip(map(str, labels), size.tolist(), treated.tolist(), strict=True):
+            before = top.get(label, (False, 0.0))
+            top[label] = (before[0] or was_treated, max(before[1], value))
+        best = set(sorted(order, key=lambda label: (label == TOTAL, top[label]), reverse=True)[:_MOST])
         order = [label for label in order if label in best]
     return [label for label in order if label != TOTAL] + [TOTAL] * (TOTAL in order)
 
@@ -228,11 +228,14 @@ def default_measures(published: PublishedTable) -> list[TableMeasure]:
 
     table = published.original
     found: list[TableMeasure] = []
-    if table is not None and table.contributions is not None and not table.is_count:
-        found.append(RelativeCertainty())
-    if (rules := rules_in(published.protection)) is not None:
+    if (
+        rules := rules_in(published.protection)
+    ) is not None:  # one verdict, in the terms of the rules that were asked for
         found += [CellCertainty(rules), *([] if noise_variance(published) is not None else [IntervalLengths(rules)])]
-    found.append(KnownClosely())
+    else:
+        if table is not None and table.contributions is not None and not table.is_count:
+            found.append(RelativeCertainty())
+        found.append(KnownClosely())
     if published.suppressed.any():
         found.append(PublishedValue())
     return [*found, TableAccuracy(), PublishedDistance()]
@@ -397,9 +400,14 @@ def _figures(published: PublishedTable, public: bool) -> list[Figure]:
 
     if not published.cells.dimensions:
         return []
-    _, down, across = heatmap_frame(published, public=public)
+    frame, down, across = heatmap_frame(published, public=public)
     by = f"{down} and {across}" if across else down
     rest = "; other dimensions at their total" if len(published.cells.dimensions) > 2 else ""
+    rest += "".join(
+        f"; {len(drawn)} of {len(names)} labels of {name} are drawn, those with treated cells first"
+        for name, drawn in ((down, set(frame["row"])), (across, set(frame["column"])))
+        if name and len(drawn) < len(names := set(published.cells.labels[:, published.cells.dimensions.index(name)]))
+    )
     made = [Figure(heatmap(published, public=public).to_dict(), f"What happened to each cell, by {by}{rest}.")]
     if not public:
         caption = (
