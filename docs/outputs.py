@@ -29,8 +29,7 @@ _FENCE = re.compile(
 )
 _FORKS = "forkserver" in multiprocessing.get_all_start_methods()
 _PROCESSES = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
-# What most pages wait for, loaded once: a page is a fork of it. Nothing of sfumato, so that a page imports what it uses.
-_PROCESSES.set_forkserver_preload(["altair", "duckdb", "numba", "pandas", "pyarrow.dataset", "scipy.stats"])
+_PROCESSES.set_forkserver_preload(["docs.preloaded"])  # found from the root of the repository; else pages only take longer
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,10 @@ MASKS, MEASURES, ESTIMATORS = instances("mask"), instances("measure"), instances
 ANYTHING = [*MASKS, *MEASURES, *ESTIMATORS]
 
 ON_SPARK = {
-    "aggregate_records", "copula_synthesis", "generalise", "kim_noise", "mdav", "random_order", "romm", "sample",
-    "attribute_risk", "average_class_size", "correlations_kept", "dcr", "global_risk", "k_map", "l_diversity",
-    "population_uniques", "rapid", "train_on_masked", "attribution", "link_by_distance", "single_out",
+    "aggregate_records", "kim_noise", "random_order", "attribute_risk", "global_risk", "l_diversity", "population_uniques",
+    "attribution",
 }  # fmt: skip
-"""Masks, measures and attacks that between them ask an engine for every set of operations that any of them asks for (test_contract
+"""Masks, measures and attacks that between them ask an engine for every operation that any of their family asks for (test_contract
 looks after it). These run on Spark with `make test`, the others with `make verify`."""
 
 
