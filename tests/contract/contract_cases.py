@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
-from sfumato.contract import Parametric, registered
+from sfumato.contract import Parametric, Recipe, Release, registered
+from sfumato.data.microdata import Microdata
 from sfumato.risk import AttributeRisk
-from sfumato.testing import needs_value, variants
+from sfumato.testing import DRAWS, microdata, needs_value, variants
 from sfumato.utility import Mean
 
 
@@ -98,3 +100,15 @@ def on_spark(cases: list[Any]) -> list[Any]:
         pytest.param(*c.values, id=c.id, marks=() if c.values[0].name in ON_SPARK else (pytest.mark.verify,))
         for c in firsts
     ]
+
+
+@cache
+def extreme_data(extreme: str) -> Microdata:
+    """Return an extreme form of the file; all classes are given the same one, as none may change it."""
+    return microdata(extreme)
+
+
+@cache
+def extreme_release(extreme: str) -> Release:
+    """Return an extreme form of the file, released as it is."""
+    return Recipe(()).apply(extreme_data(extreme), DRAWS)

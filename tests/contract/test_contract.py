@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from contract_cases import ANYTHING, ESTIMATORS, ON_SPARK, instances
+from contract_cases import ANYTHING, ESTIMATORS, ON_SPARK, extreme_data, instances
 
 from sfumato.contract import Parametric, Recipe, Snooper, build
 from sfumato.data.duckdb_engine import DuckDBEngine
@@ -61,7 +61,7 @@ def test_an_estimator_gives_the_same_number_on_another_engine(
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("extreme", [e for e in EXTREMES if not e.endswith("values")])
 def test_an_estimator_copes_with_extreme_data_or_refuses_them_in_a_sentence(estimator: Estimator, extreme: str) -> None:
-    estimates_extreme_data(estimator, microdata(extreme))
+    estimates_extreme_data(estimator, extreme_data(extreme))
 
 
 # Combinations of combinations
