@@ -59,6 +59,21 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page: Path) -> No
             )
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("sfumato risk a.csv \\\n    --keys x,y\n", [["sfumato", "risk", "a.csv", "--keys", "x,y"]]),
+        ("""sfumato ask v --universe "a == 'b|c'"\npython -c "print(1)"\n""",
+         [["sfumato", "ask", "v", "--universe", "a == 'b|c'"], ["python", "-c", "print(1)"]]),
+        *[(code, None) for code in (
+            "ls", "sfumato a | b", "sfumato a > b", "sfumato a || b", "sfumato *", "sfumato ~", 'sfumato "$X"', "python a.py",
+        )],
+    ],
+)  # fmt: skip
+def test_commands_are_left_to_a_shell_where_they_need_one(code: str, words: list[list[str]] | None) -> None:
+    assert outputs.plain_commands(code) == words
+
+
 def test_every_page_that_teaches_has_code_that_runs() -> None:
     taught = {p.name for p in (DOCS / "howto").glob("*.md")} - {"index.md"}
     assert taught <= {p.name for p in RUN}

@@ -78,15 +78,14 @@ def test_the_same_counts_come_from_spark_without_collecting_the_records(
         name: MASKS[name].apply(Microdata(spark.createDataFrame(data.batch().rows.to_arrow()), data.schema), Draws(1))
         for name in ("noise", "sample")
     }
-    for name, outcome in there.items():
+    for (name, outcome), snooper in zip(there.items(), SNOOPERS.values(), strict=True):
         assert outcome.original.engine.name == "Spark"
         with monkeypatch.context() as patch:
             patch.setattr(type(outcome.original.engine), "collect", None)
             patch.setattr(type(outcome.original.engine), "batches", None)
-            for snooper in SNOOPERS.values():
-                a, b = GlobalRisk().score(outcome, snooper), GlobalRisk().score(here[name], snooper)
-                assert a.value == pytest.approx(b.value, abs=1e-12)
-                assert dict(a.details) == pytest.approx(dict(b.details), abs=1e-12)
+            a, b = GlobalRisk().score(outcome, snooper), GlobalRisk().score(here[name], snooper)
+            assert a.value == pytest.approx(b.value, abs=1e-12)
+            assert dict(a.details) == pytest.approx(dict(b.details), abs=1e-12)
     np.testing.assert_allclose(
         GlobalRisk().score(there["sample"]).records, GlobalRisk().score(here["sample"]).records, atol=1e-12
     )

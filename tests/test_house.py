@@ -11,7 +11,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from test_layers import MODULES, module_name, nodes_of, type_checking_nodes
+from test_layers import MODULES, module_name, nodes_of, tree, type_checking_nodes
 
 import sfumato
 from sfumato.lazy import _homes
@@ -30,8 +30,15 @@ EVERYDAY = {
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+def classes_of(path: Path) -> tuple[ast.ClassDef, ...]:
+    return tuple(n for n in definitions_of(path) if isinstance(n, ast.ClassDef))
+
+
+@cache
+def definitions_of(path: Path) -> tuple[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+    return tuple(
+        n for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def home_of(module: str, name: str) -> str | None:
@@ -87,7 +94,7 @@ def test_no_module_is_named_by_a_participle_or_an_everyday_word() -> None:
 
 
 def test_a_class_name_exists_once() -> None:
-    found = Counter(n.name for path in MODULES for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef))
+    found = Counter(n.name for path in MODULES for n in classes_of(path))
     assert {name for name, n in found.items() if n > 1} == set()
 
 
@@ -106,7 +113,7 @@ def test_a_function_without_its_docstring_has_at_most_sixty_lines() -> None:
     long = {
         f"{module_name(path)} {n.name}"
         for path in MODULES
-        for n in ast.walk(tree(path))
+        for n in definitions_of(path)
         if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and not is_compiled(n)
         if lines_without_docstring(n) > MOST_LINES
     }
@@ -169,7 +176,7 @@ def test_a_result_gives_its_data_frame_section_and_chart_by_methods_of_these_nam
     for path in MODULES:
         if module_name(path).startswith("sfumato.cli"):
             continue
-        for cls in (n for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef)):
+        for cls in classes_of(path):
             for node in cls.body:
                 if isinstance(node, ast.FunctionDef):
                     is_property = any("property" in ast.unparse(d) for d in node.decorator_list)
@@ -198,7 +205,7 @@ def test_no_public_function_is_named_by_a_participle_alone() -> None:
         f"{module_name(path)} {node.name}"
         for path in MODULES
         if not module_name(path).startswith(("sfumato.charts", "sfumato.mas."))
-        for body in [tree(path).body, *(n.body for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef))]
+        for body in [tree(path).body, *(n.body for n in classes_of(path))]
         for node in body
         if isinstance(node, ast.FunctionDef) and node.name in participles
     }

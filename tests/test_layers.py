@@ -79,10 +79,14 @@ def module_name(path: Path) -> str:
 
 
 @cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+@cache
 def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     """Return the calls, the imports and the conditions of a file."""
-    tree = ast.parse(path.read_text("utf-8"), str(path))
-    return tuple(n for n in ast.walk(tree) if isinstance(n, ast.Call | ast.Import | ast.ImportFrom | ast.If))
+    return tuple(n for n in ast.walk(tree(path)) if isinstance(n, ast.Call | ast.Import | ast.ImportFrom | ast.If))
 
 
 def name_of(node: ast.expr) -> str:

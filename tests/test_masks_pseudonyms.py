@@ -93,6 +93,7 @@ def test_duckdb_gives_the_same_order_in_any_pieces(rows: int, monkeypatch: pytes
     assert a.digest() == b.digest()
 
 
+@pytest.mark.verify
 def test_spark_gives_the_same_order(spark: Any) -> None:
     draws = Draws(3)
     frame = spark.createDataFrame(table()).repartitionByRange(4, "person")

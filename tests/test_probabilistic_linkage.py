@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from small_files import microdata
 
 import sfumato.attacks.linkage as attack_module
@@ -19,7 +20,7 @@ from sfumato.attacks import LinkByWeight
 from sfumato.contract import success
 from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
-from sfumato.kernels.agreement import LEAST, AgreementModel, exact_patterns, fit, near_patterns, true_model
+from sfumato.kernels.agreement import LEAST, AgreementModel, _log_sum, exact_patterns, fit, near_patterns, true_model
 from sfumato.kernels.neighbours import GAP
 from sfumato.masks import PRAM, KimNoise, Sample
 from sfumato.risk import DistanceLinkage, ProbabilisticLinkage
@@ -67,6 +68,16 @@ def test_near_numbers_are_counted_as_agreeing(seed: int, k: int, m: int, n: int,
     block = g.integers(0, 3, m), g.integers(0, 3, n)
     limits = g.integers(0, 3, k).astype(float)
     assert counted(near_patterns(a, b, limits, block, wildcard)) == slow_patterns(a, b, block, limits, GAP, wildcard)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_sum_of_exponentials_is_that_of_scipy_bit_by_bit(seed: int) -> None:
+    g = np.random.default_rng(seed)
+    weight = g.normal(0, 30, int(g.integers(1, 90)))
+    weight[g.integers(0, len(weight), 2)] = weight.max()
+    counts = g.integers(seed % 2, 10**6, len(weight)).astype(float)
+    counts[0] += 1
+    assert _log_sum(weight, counts) == logsumexp(weight, b=counts)
 
 
 # -- the model

@@ -178,7 +178,7 @@ def compare(seeds: range) -> None:
     assert not all(verdicts)
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(4))
 def test_the_audit_finds_a_combination_that_breaks_the_rule_exactly_where_enumeration_does(block: int) -> None:
     compare(range(30 * block, 30 * (block + 1)))
 
@@ -227,13 +227,18 @@ def test_no_combination_of_cells_that_suppression_leaves_breaks_the_rule(start: 
 
 
 @pytest.mark.parametrize(
-    "method", [RandomRounding(5), ControlledRounding(5), RTA(base_cv=0.2)], ids=lambda m: type(m).__name__
-)
+    ("method", "step"),
+    [
+        (RandomRounding(5), 2), (ControlledRounding(5), 6), (RTA(base_cv=0.2), 2),
+        pytest.param(ControlledRounding(5), 2, marks=pytest.mark.verify),  # every solution starts a process
+    ],
+    ids=lambda v: type(v).__name__ if isinstance(v, Protection) else str(v),
+)  # fmt: skip
 def test_rounded_and_adjusted_tables_are_unsafe_exactly_where_programs_with_their_bounds_say_so(
-    method: Protection,
+    method: Protection, step: int
 ) -> None:
     verdicts = []
-    for seed in range(1, 40, 2):
+    for seed in range(1, 40, step):
         table, _ = random_table(seed)
         if table.cells.leaves <= 9:
             published = method.protect(table, Draws(seed))

@@ -561,8 +561,9 @@ def snooper_for(measure: Measure) -> Snooper:
 
 def with_holdout(measure: Measure, release: Release) -> Release:
     """Return the release with other people's records, which no mask has seen, where the measure needs them."""
-    others = Holdout.of(Microdata(arrow_table(seed=2014), SCHEMA))
-    return release.with_holdout(others) if Need.HOLDOUT in measure.needs else release
+    if Need.HOLDOUT not in measure.needs:
+        return release
+    return release.with_holdout(Holdout.of(Microdata(arrow_table(seed=2014), SCHEMA)))
 
 
 def score_of(measure: Measure, release: Release) -> Score:
@@ -601,8 +602,8 @@ def scores_a_release(measure: Measure, release: Release) -> None:
 def scores_alike_twice(measure: Measure, release: Release) -> None:
     """The same release has the same score."""
     recipe = KimNoise() >> TopCode()
-    one, two, three = (score_of(measure, recipe.apply(release.original, Draws(3))) for _ in range(3))
-    require(one == two == three, "The score differs the next time.")
+    one, two = (score_of(measure, recipe.apply(release.original, Draws(3))) for _ in range(2))
+    require(one == two, "The score differs the next time.")
 
 
 def leaves_both_files_untouched(measure: Measure, release: Release) -> None:

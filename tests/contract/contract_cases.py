@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
-from sfumato.contract import Parametric, registered
+from sfumato.contract import Parametric, Recipe, Release, registered
+from sfumato.data.microdata import Microdata
 from sfumato.risk import AttributeRisk
-from sfumato.testing import needs_value, variants
+from sfumato.testing import DRAWS, microdata, needs_value, variants
 from sfumato.utility import Mean
 
 
@@ -84,11 +86,10 @@ MASKS, MEASURES, ESTIMATORS = instances("mask"), instances("measure"), instances
 ANYTHING = [*MASKS, *MEASURES, *ESTIMATORS]
 
 ON_SPARK = {
-    "aggregate_records", "copula_synthesis", "generalise", "kim_noise", "mdav", "random_order", "romm", "sample",
-    "attribute_risk", "average_class_size", "correlations_kept", "dcr", "global_risk", "k_map", "l_diversity",
-    "population_uniques", "rapid", "train_on_masked", "attribution", "link_by_distance", "single_out",
+    "aggregate_records", "kim_noise", "random_order", "attribute_risk", "global_risk", "l_diversity", "population_uniques",
+    "attribution",
 }  # fmt: skip
-"""Masks, measures and attacks that between them ask an engine for every set of operations that any of them asks for (test_contract
+"""Masks, measures and attacks that between them ask an engine for every operation that any of their family asks for (test_contract
 looks after it). These run on Spark with `make test`, the others with `make verify`."""
 
 
@@ -99,3 +100,15 @@ def on_spark(cases: list[Any]) -> list[Any]:
         pytest.param(*c.values, id=c.id, marks=() if c.values[0].name in ON_SPARK else (pytest.mark.verify,))
         for c in firsts
     ]
+
+
+@cache
+def extreme_data(extreme: str) -> Microdata:
+    """Return an extreme form of the file; all classes are given the same one, as none may change it."""
+    return microdata(extreme)
+
+
+@cache
+def extreme_release(extreme: str) -> Release:
+    """Return an extreme form of the file, released as it is."""
+    return Recipe(()).apply(extreme_data(extreme), DRAWS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract_cases import instances, on_spark
+from contract_cases import extreme_data, instances, on_spark
 
 from sfumato.contract import Attack, Draws, Guesses, Parametric, Recipe, Release, Snooper, success
 from sfumato.data.microdata import Microdata
@@ -102,7 +102,7 @@ def test_an_attack_guesses_the_same_on_spark(attack: Attack, data: Microdata, da
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("extreme", EXTREMES)
 def test_an_attack_on_extreme_data_gives_guesses_or_a_sentence(attack: Attack, extreme: str) -> None:
-    data = microdata(extreme)
+    data = extreme_data(extreme)
     outcome = masked(data, Recipe(()))
     try:
         with np.errstate(invalid="ignore", over="ignore"):

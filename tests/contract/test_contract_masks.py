@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from contract_cases import MASKS, on_spark
+from contract_cases import MASKS, extreme_data, on_spark
 
 from sfumato.contract import Mask
 from sfumato.data.microdata import Microdata
-from sfumato.testing import DRAWS, EXTREMES, MASK_PROMISES, masks_extreme_data, microdata, require_same
+from sfumato.testing import DRAWS, EXTREMES, MASK_PROMISES, masks_extreme_data, require_same
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -21,7 +21,7 @@ def test_a_mask_keeps_every_promise(promise: Callable[[Mask, Microdata], None], 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("extreme", EXTREMES)
 def test_a_mask_masks_extreme_data_or_refuses_them_in_a_sentence(mask: Mask, extreme: str) -> None:
-    masks_extreme_data(mask, microdata(extreme))
+    masks_extreme_data(mask, extreme_data(extreme))
 
 
 def assert_same_release(mask: Mask, one: Microdata, two: Microdata) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from contract_cases import MEASURES, on_spark
+from contract_cases import MEASURES, extreme_release, on_spark
 
-from sfumato.contract import Measure, Recipe, Release
-from sfumato.testing import DRAWS, EXTREMES, MEASURE_PROMISES, microdata, score_of, scores_extreme_data
+from sfumato.contract import Measure, Release
+from sfumato.testing import EXTREMES, MEASURE_PROMISES, score_of, scores_extreme_data
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -22,7 +22,7 @@ def test_a_measure_keeps_every_promise(
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("extreme", EXTREMES)
 def test_a_measure_scores_extreme_data_or_says_in_a_sentence_why_not(measure: Measure, extreme: str) -> None:
-    scores_extreme_data(measure, Recipe(()).apply(microdata(extreme), DRAWS))
+    scores_extreme_data(measure, extreme_release(extreme))
 
 
 def assert_same_score(measure: Measure, here: Release, there: Release) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 from sfumato.kernels.classes import classes
 from sfumato.typing import Numbers, Whole
@@ -184,7 +184,7 @@ def _with_matches(weight: Numbers, counts: Numbers, matches: float) -> tuple[flo
 
     By Newton's method on the logarithm of their number: it is concave in the odds, so from below no step goes too far.
     """
-    prior = float(np.log(matches) - logsumexp(weight, b=counts))  # below: expit(x) is at most exp(x)
+    prior = float(np.log(matches) - _log_sum(weight, counts))  # below: expit(x) is at most exp(x)
     for _ in range(200):
         chance = expit(weight + prior)
         likely = counts * chance
@@ -194,6 +194,16 @@ def _with_matches(weight: Numbers, counts: Numbers, matches: float) -> tuple[flo
         if abs(step) < 1e-12 * max(1.0, abs(prior)):
             break
     return prior, counts * expit(weight + prior)
+
+
+def _log_sum(weight: Numbers, counts: Numbers) -> float:
+    """Return log(sum(counts * exp(weight))), in the steps of scipy's logsumexp, which takes five times as long for few numbers."""
+    weight = np.where(counts == 0, -np.inf, weight)
+    top = weight.max()
+    largest = weight == top
+    others = counts * np.exp(np.where(largest, -np.inf, weight) - top)
+    most = (counts * largest).sum()
+    return float(np.log1p(others.sum() / most) + np.log(most) + top)
 
 
 def _rates(counts: Numbers, agree: Numbers, compared: Numbers) -> Numbers:
