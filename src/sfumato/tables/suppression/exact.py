@@ -68,6 +68,7 @@ class Exact:
 
     def solve(self, demands: list[Demand]) -> Flags | None:
         """Return the cheapest pattern; None if there is none."""
+        shares: Numbers | None = None
         for relaxed, slack in ((True, 1e-3), (False, 1e-7)):
             while True:
                 self.clock.look()
@@ -78,7 +79,7 @@ class Exact:
                 if not cuts:
                     break
                 self._cuts += cuts
-        return shares > 0.5
+        return None if shares is None else np.asarray(shares > 0.5)
 
     def _cheapest(self, relaxed: bool) -> Numbers | None:
         """Return the cheapest shares that satisfy all cuts, 1 for hidden quantities; ties are decided by the order of labels."""
@@ -122,7 +123,7 @@ class Exact:
         weights[demand.still] = 0.0
         weights[weights < 1e-9 * demand.need] = 0.0
         missing = demand.need - weights[self.problem.hidden].sum()
-        return np.minimum(weights[self._open] / missing, 1.0)
+        return np.asarray(np.minimum(weights[self._open] / missing, 1.0))
 
     @cached_property
     def _unit(self) -> float:
