@@ -22,8 +22,10 @@ from sfumato.typing import Flags, Numbers, Whole
 # constraints, Journal of the American Statistical Association 95 (2000); the costs by distance moved are Kelly, Golden and
 # Assad's (Cell suppression: disclosure protection for sensitive tabular data, Networks 22, 1992).
 
-_NEAR = (300, 1500)
+_NEAR = (300, 2000)
 """Numbers of quantities around a secret that are tried first, before all of them."""
+_CHEAP = 2.0
+"""A move among the nearest quantities is taken if it costs at most so many times its secret, or a usual quantity."""
 
 
 class Repair:
@@ -35,6 +37,7 @@ class Repair:
         # a quantity that can move to one side only, such as a published zero, is of little use: try first without these
         self._stuck = ((problem.value <= problem.low) | (problem.value >= problem.high)) & ~problem.hidden
         self._around: dict[tuple[int, int], Whole] = {}
+        self._usual_cost = float(np.median(problem.cost))
 
     def way(
         self, target: int, need: float, hidden: Flags, still: Whole | None = None, free: bool = False
@@ -46,18 +49,24 @@ class Repair:
         """
         if need == 0:
             return np.zeros(len(self.problem))
-        seen = 0
-        for near in (*_NEAR, len(self.problem)):
+        p, seen, cheapest = self.problem, 0, None
+        lowest, enough = np.inf, _CHEAP * max(float(p.cost[target]), self._usual_cost)
+        for near in (*_NEAR, len(p)):
             columns = self.columns_near(target, near)
             if len(columns) == seen:
                 continue
             seen = len(columns)
-            columns = columns[hidden[columns] if free else hidden[columns] | ~self.problem.fixed[columns]]
+            columns = columns[hidden[columns] if free else hidden[columns] | ~p.fixed[columns]]
             if still is not None:
                 columns = np.setdiff1d(columns, still)
-            if (found := self._solve(target, need, hidden, columns, free)) is not None:
-                return found
-        return None
+            if (move := self._solve(target, need, hidden, columns, free)) is None:
+                continue
+            cost = float((np.abs(move) * p.cost)[~hidden].sum()) / abs(need)
+            if cost < lowest:
+                lowest, cheapest = cost, move
+            if free or cost <= enough or near != _NEAR[0]:
+                break
+        return cheapest
 
     def columns_near(self, target: int, count: int) -> Whole:
         """Return the quantities that are linked to a target through the fewest equations, at least `count` of them."""

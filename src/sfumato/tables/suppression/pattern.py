@@ -104,8 +104,12 @@ def _below(percent: float) -> str:
     return f"{np.floor(percent / unit) * unit:.3g}"
 
 
-_TIDY = 8_000
+_TIDY = 4_000
 """Up to this many quantities, superfluous suppressions are searched for."""
+_SMALL = 120
+"""Up to this many quantities, the cheapest pattern is searched for in any case."""
+_NODES = 500
+"""Nodes of the search tree after which a search that nobody asked for ends: a count, so that a slow machine gets the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +140,8 @@ def find_pattern(
     cheapest = False
     try:
         found, late = search.run()
-        if method == "exact" and not late:
-            found, cheapest, late = search.improve(found)
+        if not late and (method == "exact" or len(problem) <= _SMALL):
+            found, cheapest, late = search.improve(found, None if method == "exact" else _NODES)
     except Impossible as failed:
         must = [np.flatnonzero(wishes.fixed & (of_cell == q)) for q in range(len(problem))]
         raise refuse(failed, search.without, lambda which: [
@@ -208,13 +212,16 @@ class _PatternSearch:
             return failed
         return None
 
-    def improve(self, safe: PatternCheck) -> tuple[PatternCheck, bool, bool]:
-        """Return a cheaper pattern with its audit if there is one, whether it is the cheapest, and whether time was short."""
+    def improve(self, safe: PatternCheck, nodes: int | None) -> tuple[PatternCheck, bool, bool]:
+        """Return a cheaper pattern with its audit if there is one, whether it is the cheapest, and whether time was short.
+
+        With more than `nodes` nodes in a search tree, if given, the search ends.
+        """
         problem, demands = safe.problem, demands_of(safe.problem)
-        cost = problem.cost[safe.hidden].sum()
+        cost, search = problem.cost[safe.hidden].sum(), Exact(problem, self.clock, nodes)
         try:
             while True:
-                other = Exact(problem, self.clock).solve(demands)
+                other = search.solve(demands)
                 if other is None or problem.cost[other].sum() > cost * (1 + 1e-9):
                     return safe, False, False
                 found = check(problem, other)
@@ -230,10 +237,10 @@ class _PatternSearch:
                     return found, True, False
                 if more is not None:
                     demands += demands_of(more)[len(demands_of(problem)) :]
-                    problem = more
+                    problem, search = more, search.with_unions(more)
                 demands += new
         except OutOfTime:
-            return safe, False, True
+            return safe, False, nodes is None or self.clock.over
 
     def more(self, cheapest: bool) -> list[Guarantee]:
         """Return the further guarantees, and what could not be examined."""
