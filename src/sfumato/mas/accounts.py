@@ -1,26 +1,27 @@
-"""Accounts: how much has been answered about each record, stored by the cells of one fine table and not by record.
+"""Accounts: what all answers together tell of each record, stored by the cells of one fine table and not by record.
 
-Every set of n records that is answered for the first time costs its members 1 / (1 + n / unit). A full account refuses. In a
-universe of known variables, the amount spent on a record depends on these alone, so that a refusal discloses nothing
-confidential: where a table is split by confidential variables, its known cells pay as if they were split evenly. In a universe
-with a condition on a confidential level, sets pay by their noisy counts, and a refusal reveals as much as these.
+Losses are squares of μ of Gaussian differential privacy, and add up (Dong, Roth and Su 2022, corollary 2). A limit is stated as
+the share of guesses that are right when somebody who knows everything else tells two values of a person apart: at most Φ(μ/2).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.parameters import Parametric, param
+from sfumato.errors import ParameterError
 from sfumato.files import parse_json
-from sfumato.mas.keying import split
-from sfumato.mas.universe import Selection, in_base
+from sfumato.mas.sums import Loss
+from sfumato.mas.universe import in_base
 from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers
 
@@ -28,64 +29,52 @@ CELLS = 1_000_000
 """Most cells of the table by which accounts are stored."""
 
 
+def loss_of(right: float) -> float:
+    """Return the loss μ² at which at most this share of guesses between two values is right.
+
+    >>> round(loss_of(0.60), 3), round(loss_of(0.65), 3)
+    (0.257, 0.594)
+    """
+    return (2 * NormalDist().inv_cdf(right)) ** 2 if right < 1 else math.inf
+
+
+def right_of(loss: float) -> float:
+    """Return the largest share of right guesses between two values after a loss μ².
+
+    >>> round(right_of(0.257), 3), right_of(0)
+    (0.6, 0.5)
+    """
+    return NormalDist().cdf(math.sqrt(max(loss, 0.0)) / 2)
+
+
 class Accounts(Parametric, family="accounts"):
-    """The limits on what may be spent on a record, and the prices."""
+    """Limits on what answers may tell of a record: as guesses between two values that are right, of 100.
 
-    user: float = param(default=25.0, doc="what one user may spend on a record", low=0, above=True)
-    everybody: float = param(default=150.0, doc="what all users together may spend on a record", low=0, above=True)
-    unit: float = param(
-        default=200.0, doc="a set of this many records costs half of what one record alone would", low=0, above=True
-    )
-    coefficient: float = param(
-        default=1.0, doc="what a coefficient of a model costs, in counts of the same records", low=0, above=True
-    )
-    known: float = param(
-        default=1.0,
-        doc="what a count by known variables alone costs, as a share of any other count",
-        low=0,
-        high=1,
-        above=True,
+    They hold for whoever knows everything else: all known variables, and the confidential values of all others.
+    """
+
+    user: float = param(default=60.0, doc="most guesses that are right, of 100, with the answers to one user", low=50, above=True, high=100)
+    everybody: float = param(default=65.0, doc="most guesses that are right, of 100, with the answers to all users", low=50, above=True, high=100)
+    projects: Mapping[str, float] = param(
+        default={}, doc="share of the common account that the custodian gives to each project; the rest is for all other users"
     )
 
-    def price(self, sizes: Numbers) -> Numbers:
-        """Return the price of a number about n records, for each of them."""
-        return np.asarray(1 / (1 + np.maximum(sizes, 0.0) / self.unit), np.float64)
+    @override
+    def validate(self) -> None:
+        shares = self.projects
+        fine = isinstance(shares, Mapping) and all(
+            isinstance(k, str) and k.strip() and isinstance(v, int | float) and not isinstance(v, bool) and 0 < v <= 1
+            for k, v in shares.items()
+        )
+        if not fine or sum(shares.values()) > 1 + 1e-9:
+            raise ParameterError("projects of accounts are shares above 0 by name, which add up to at most 1.")
 
-
-@dataclass(frozen=True, eq=False)
-class Sets:
-    """Sets of records that an answer is about: the cells of the known dimensions of a table within a selection."""
-
-    selection: Selection
-    sides: tuple[Variable, ...]
-    """Known variables by which the selection is split."""
-    keys: tuple[bytes, ...]
-    """Identifier of each cell, in the order of its raveled array: a set that was answered before is free."""
-    sizes: Numbers
-    """Noisy counts of the cells, one axis per variable."""
-    split: int = 1
-    """Number of confidential cells into which each cell is split."""
-    coefficients: tuple[float, ...] = ()
-    """For models: the noisy number of records behind each coefficient; empty if there is one number about each set."""
-    loss: float = 0.0
-    """Zero-concentrated loss of a member by a count with normal noise: 1 / (2 sd²); 0 where this loss is not defined."""
-    confidential: bool = True
-    """Whether the numbers are about confidential variables, and not only counts of known cells."""
-    least: float = 0.0
-    """Smaller sets are not shown, and cost nothing."""
-
-    def through(self, perturbation: bytes) -> Sets:
-        """Return the sets with keys that depend on the perturbation: the same set under other noise is charged again."""
-        keys = tuple(hashlib.blake2b(key, key=perturbation, digest_size=16).digest() for key in self.keys)
-        return replace(self, keys=keys)
-
-    def costs(self, accounts: Accounts) -> Numbers:
-        """Return the cost of each cell for its members."""
-        if self.coefficients:
-            each = accounts.price(np.array(self.coefficients))
-            return np.full(self.sizes.shape, accounts.coefficient * float(each.sum()))
-        paid = (1.0 if self.confidential else accounts.known) * accounts.price(self.sizes / self.split)
-        return np.where(self.sizes >= self.least, paid, 0.0)
+    def limit(self, project: str | None = None, *, user: bool = False) -> float:
+        """Return the most that may be lost of a record: by one user, by a project, or by all users that have none."""
+        if user:
+            return loss_of(self.user / 100)
+        share = 1 - sum(self.projects.values()) if not project else self.projects.get(project, 0.0)
+        return loss_of(self.everybody / 100) * share if share else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,27 +87,29 @@ class Charge:
     """One axis per variable."""
 
     @classmethod
-    def of(cls, sets: Sets, costs: Numbers, new: NDArray[np.bool_]) -> Charge | None:
-        """Return the charge for the cells that are new; None if none is."""
-        costs = np.where(new.reshape(sets.sizes.shape), costs, 0.0)
+    def of(cls, loss: Loss, new: NDArray[np.bool_]) -> Charge | None:
+        """Return the charge for the cells that are new; None if there is nothing to charge."""
+        costs = np.where(new.reshape(loss.amounts.shape), loss.amounts, 0.0)
         if not costs.any():
             return None
-        known, hidden = split(sets.selection.plain.variables)
-        plain = sets.selection.plain
-        asked = plain.chosen.any(axis=tuple(plain.variables.index(v) for v in hidden))
-        sides, costs = in_base(sets.sides, costs)
-        names = {v.name: v for v in (*known, *sides)}
+        plain = loss.selection.plain
+        sides, costs = in_base(loss.sides, costs)
+        names = {v.name: v for v in (*plain.variables, *sides)}
         order = [names[name] for name in sorted(names)]
-        chosen = _laid(np.asarray(asked, np.float64), [v.name for v in known], [v.name for v in order])
+        chosen = _laid(np.asarray(plain.chosen, np.float64), [v.name for v in plain.variables], [v.name for v in order])
         amounts = chosen * _laid(costs, [v.name for v in sides], [v.name for v in order])
         full = np.broadcast_to(amounts, [len(v.levels) for v in order])
         return cls(tuple((v.name, v.levels) for v in order), np.array(full))
 
     def to_text(self) -> str:
-        """Return the text stored in the ledger."""
-        return json.dumps(
-            {"variables": self.variables, "amounts": self.amounts.ravel().round(9).tolist()}, ensure_ascii=False
-        )
+        """Return the text stored in the ledger: sides on which nothing depends are left out."""
+        amounts, variables = self.amounts, list(self.variables)
+        for axis in reversed(range(len(variables))):
+            if (amounts == amounts.take([0], axis)).all():
+                amounts = amounts.take(0, axis)
+                del variables[axis]
+        listed = [float(f"{v:.6g}") for v in np.asarray(amounts).ravel()]
+        return json.dumps({"variables": variables, "amounts": listed}, ensure_ascii=False)
 
     @classmethod
     def from_text(cls, text: str) -> Charge:

@@ -20,6 +20,7 @@ from sfumato.errors import DataError
 from sfumato.files import whole_file
 from sfumato.mas.universe import Selection, spread
 from sfumato.mas.variable import Variable, finest
+from sfumato.typing import Whole
 
 # --- linked
 # Households and establishments: how many different ones the records of a set belong to.
@@ -151,6 +152,16 @@ class Cubes:
             while sum(cube.counts.size for cube in self._kept.values()) > _KEPT_CUBES and len(self._kept) > 1:
                 self._kept.popitem(last=False)
         return made
+
+    def within(self, selection: Selection, sides: Sequence[Variable]) -> tuple[Whole, Whole]:
+        """Return counts and digests of the cells of some sides, of the records of a selection; axes in the order of the sides."""
+        cube = self.of((*selection.variables, *sides))
+        inside = spread(selection, cube.variables)
+        chosen = Cube(cube.variables, np.where(inside, cube.counts, 0), np.where(inside, cube.digests, 0))
+        order = sorted(sides, key=lambda v: v.name)
+        found = chosen.margin(order)
+        axes = [order.index(v) for v in sides]
+        return found.counts.transpose(axes), found.digests.transpose(axes)
 
     def _wider(self, variables: Sequence[Variable]) -> list[Cube]:
         """Return the cubes that tell of some variables."""

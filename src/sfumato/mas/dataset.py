@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from sfumato.data.exact_sums import combined, exact_sum, exact_sums, scale_of
 from sfumato.data.warehouse import Warehouse, open_warehouse
 from sfumato.errors import DataError
 from sfumato.files import write_text
+from sfumato.mas.codebook import Codebook, Weight
 from sfumato.mas.cube import UNITS, Cubes, UnitCounts, read_cube, write_cube
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
+from sfumato.mas.register import Register
 from sfumato.mas.variable import Variable, need_variable
 from sfumato.toml import dump, parse
 from sfumato.typing import Numbers
@@ -119,19 +121,6 @@ class SurveyDesign:
 # --- the data set
 
 
-@dataclass(frozen=True)
-class Weight:
-    """The statistics of the survey weights that perturbation needs; confidential."""
-
-    scale: float
-    """A power of two that no weight exceeds."""
-    large: float
-    """A weight that one record in 200 exceeds."""
-    mean: float
-    effect: float = 1.0
-    """Kish's design effect of unequal weights, n Σw² / (Σw)²."""
-
-
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A frozen version of a data set. Immutable; only aggregates of its records are ever requested."""
@@ -149,8 +138,20 @@ class Dataset:
     secret: Secret
     linked: UnitCounts
     design: SurveyDesign
-    decided: dict[Hashable, bool] = field(default_factory=dict, repr=False)
-    """Decisions made once for this version: which variables may not form universes together."""
+    contents: Mapping[str, str]
+    """A keyed digest of the values of each confidential variable: noise is fresh where it changed between versions."""
+    frozen_loss: float = 0.0
+    """What the facts that were read off the records at freezing tell of each of them."""
+
+    def register(self, policy: Policy) -> Register:
+        """Return what known variables alone say of the records, with the policy's noise on counts."""
+        columns = [c for v in self.variables.values() if v.known for c in (v.codes_column, v.numbers)]
+        return Register(self.warehouse, self.cubes, self.linked, self.secret, policy.counts, columns)
+
+    @cached_property
+    def codebook(self) -> Codebook:
+        """The metadata that questions, rules and analyses see."""
+        return Codebook(self.name, self.version, self.title, self.variables, self.weight, self.units, self.design.columns)
 
     @property
     def label(self) -> str:
@@ -163,13 +164,14 @@ class Dataset:
         return self.weight is not None
 
     def allowed(self, names: Sequence[str], policy: Policy | None = None) -> bool:
-        """Return whether variables may form universes together: decided once for this version, and published."""
+        """Return whether variables may form universes together: a function of known variables, and published."""
         chosen = policy or Policy.named("hardened")
         found = [need_variable(name, self.variables) for name in names]
         for variable in found:
             variable.need_levels()
         variables = tuple(sorted({v.name: v for v in found}.values(), key=lambda v: v.name))
-        return all(rule.allows(self, chosen, variables) for rule in chosen.rules)
+        register = self.register(chosen)
+        return all(rule.allows(register, self.units, variables) for rule in chosen.rules)
 
     def combinations(self, most: int = 2, policy: Policy | None = None) -> list[tuple[str, ...]]:
         """List the combinations of at most `most` variables that may form universes together, for publication."""
@@ -210,6 +212,7 @@ def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
             variables[one["name"]] = Variable.from_dict(one, variables)
         records = folder / ("records" if table["engine"] == "Spark" else "records.parquet")
         name, version, title = str(table["name"]), int(table["version"]), str(table.get("title", ""))
+        contents, frozen_loss = dict(table["contents"]), float(table["frozen_loss"])
     except (OSError, KeyError, TypeError, ValueError):
         raise DataError(f"{folder} does not hold a frozen data set of a vault.") from None
     warehouse = open_warehouse(records, spark)
@@ -218,5 +221,5 @@ def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
     units = tuple(c for c in ("h", "e") if c in warehouse.columns)
     return Dataset(
         name, version, title, variables, weight, units, warehouse, Cubes(warehouse, written), secret, UnitCounts(warehouse),
-        SurveyDesign(warehouse),
+        SurveyDesign(warehouse), contents, frozen_loss,
     )  # fmt: skip

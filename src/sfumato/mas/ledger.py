@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.files import parse_json
-from sfumato.mas.accounts import CELLS, Accounts, Balance, Charge, Sets
+from sfumato.mas.accounts import CELLS, Accounts, Balance, Charge
 from sfumato.mas.answer import Refusal
+from sfumato.mas.sums import Loss
 from sfumato.mas.universe import Selection, Universe, spread
 from sfumato.mas.variable import Variable, finest
 
@@ -331,9 +332,12 @@ _KEEP = (
     "CREATE TRIGGER IF NOT EXISTS {table}_{act} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'append-only'); END;"
 )
 _EVERYBODY = ""
-"""The user name of the account of all users together."""
-_LOSS = "\x1eloss"
-"""The account that adds up the zero-concentrated loss of count tables."""
+"""The user name of the common account: that of all users without a project."""
+
+
+def project_account(project: str | None) -> str:
+    """Return the name of the account that a project's users share; that of all others, where there is none."""
+    return _EVERYBODY if not project else f"\x1eproject {project}"
 
 
 _CHECKED = 16
@@ -451,13 +455,17 @@ class Ledger:
         user: str,
         family: str,
         content: Mapping[str, Any],
-        sets: Sequence[Sets] = (),
+        losses: Sequence[Loss] = (),
         accounts: Accounts | None = None,
         variables: Mapping[str, Variable] | None = None,
         most_per_minute: int | None = None,
         place: Place | None = None,
+        project: str | None = None,
+        frozen_loss: float = 0.0,
     ) -> Refusal | None:
-        """Charge the sets of an answer and log it, or log the refusal; return the refusal.
+        """Charge what an answer tells and log it, or log the refusal; return the refusal.
+
+        `frozen_loss` is what everybody was told of each record when the data set was frozen.
 
         The place of an answered universe is stored, and the line of the log names the earlier ones that differ by few records.
         """
@@ -470,7 +478,11 @@ class Ledger:
             told, entry = dict(content), last_line(connection)[0] + 1
             written: list[Written] = []
             if refusal is None and accounts is not None and variables is not None:
-                refusal, written = self._charge(connection, entry, user, family, sets, accounts, variables)
+                limits = {
+                    user: accounts.limit(user=True) - frozen_loss,
+                    project_account(project): accounts.limit(project) - frozen_loss,
+                }
+                refusal, written = self._charge(connection, entry, family, losses, limits, variables)
             if refusal is not None:
                 told = _refused(content, refusal)
             elif place is not None and (near := self._near(connection, user, place)) is not None:
@@ -523,25 +535,23 @@ class Ledger:
         return Refusal("query_rate", "Too many questions in one minute.", "Wait a minute, and ask again.")
 
     def _charge(
-        self, connection: sqlite3.Connection, entry: int, user: str, family: str, sets: Sequence[Sets],
-        accounts: Accounts, variables: Mapping[str, Variable],
+        self, connection: sqlite3.Connection, entry: int, family: str, losses: Sequence[Loss], limits: Mapping[str, float],
+        variables: Mapping[str, Variable],
     ) -> tuple[Refusal | None, list[Written]]:  # fmt: skip
-        """Charge sets new to the user to the user's account, and sets new to all to that of everybody.
+        """Charge what is new to each payer to its account, up to its limit.
 
-        Return the refusal, and the rows written. The log holds their digest, so that neither charges nor free sets can be
+        Return the refusal, and the rows written. The log holds their digest, so that neither charges nor what is free can be
         changed unnoticed.
         """
-        balances = self._current(connection, family, (user, _EVERYBODY), variables)
-        bills: dict[str, list[Charge]] = {user: [], _EVERYBODY: [], _LOSS: []}
-        met: dict[str, set[bytes]] = {payer: set() for payer in bills}
-        for payer in bills:
-            for one in sets:
+        balances = self._current(connection, family, tuple(limits), variables)
+        bills: dict[str, list[Charge]] = {payer: [] for payer in limits}
+        met: dict[str, set[bytes]] = {payer: set() for payer in limits}
+        for payer, limit in limits.items():
+            for one in losses:
                 new = self._new(connection, family, payer, one.keys, met[payer])
-                costs = np.full(one.sizes.shape, one.loss) if payer == _LOSS else one.costs(accounts)
-                if (charge := Charge.of(one, costs, new)) is not None:
+                if (charge := Charge.of(one, new)) is not None:
                     bills[payer].append(charge)
-        for payer, limit in ((user, accounts.user), (_EVERYBODY, accounts.everybody)):
-            if balances[payer].after(bills[payer]).max(initial=0.0) > limit:
+            if bills[payer] and balances[payer].after(bills[payer]).max(initial=0.0) > limit:
                 return Refusal(
                     "accounts", "With this, too much would have been asked about some of these records.",
                     "Ask about a larger or another universe, or for fewer numbers.",
@@ -587,17 +597,9 @@ class Ledger:
         return {user: self._balances[family, user] for user in users}
 
     def spent(self, user: str, family: str, variables: Mapping[str, Variable]) -> float:
-        """Return the most that a user has spent on any record; for an empty name, all users together."""
+        """Return the most that a user was told of any record; for an empty name, all users without a project together."""
         with self._lock, self._connection() as connection:
             return float(self._current(connection, family, (user,), variables)[user].spent.max(initial=0.0))
-
-    def loss(self, family: str, variables: Mapping[str, Variable]) -> float:
-        """Return the largest zero-concentrated loss of any record by the count tables answered to anybody.
-
-        Bun and Steinke (2016): a count with normal noise of standard deviation s loses 1 / (2 s²), and losses add up. Drops,
-        models, quantiles and amounts are not included.
-        """
-        return self.spent(_LOSS, family, variables)
 
     # -- the log
 

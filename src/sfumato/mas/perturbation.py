@@ -77,43 +77,46 @@ def _numbers(keys: list[bytes]) -> NDArray[np.int64]:
 
 
 # --- perturbation
-# What is done to numbers before they leave: noise that hangs on the set, rounding, and the least that is shown.
+# What is done to numbers before they leave: noise, rounding, and the least that is shown.
 
 
 class Perturbation(Parametric, family="perturbation", abstract=True):
     """Settings for one kind of number."""
 
 
-class Counts(Perturbation):
+class Noise(Perturbation, abstract=True):
+    """Normal noise on bounded sums: a floor that protects small sets, and a part that grows with the sampling error of large ones."""
+
+    sd: float = param(
+        default=0.0, doc="least standard deviation of the noise, in units of what one record's confidential values can move", low=0
+    )
+    growth: float = param(
+        default=0.0, doc="variance of the noise beyond that, as a share of the sampling variance of the sum", low=0
+    )
+
+    def variance(self, reach: Numbers | float, grown: Numbers | float) -> Numbers:
+        """Return the variance of the noise on sums that one record moves by `reach`, with a nominal sampling variance `grown`."""
+        return np.asarray(np.square(self.sd * np.asarray(reach)) + self.growth * np.asarray(grown) * (self.sd > 0), np.float64)
+
+    def wording(self) -> str:
+        """Return what noise is drawn for. Other settings draw other noise: the same one twice would cancel."""
+        return f"standard deviation {self.sd:g}, growth {self.growth:g}"
+
+
+class Counts(Noise):
     """Counts of records: noise, rounding, and the least that is shown."""
 
-    sd: float = param(default=0.0, doc="standard deviation of the noise on each count", low=0)
     base: int = param(default=1, doc="counts are rounded to multiples of this", low=1, integer=True)
     least: int = param(default=0, doc="smaller counts are not shown", low=0, integer=True)
     beyond: int = param(
-        default=20,
-        low=0,
-        integer=True,
-        doc="fewest observations beyond a quantile, and beyond each edge of a histogram",
+        default=20, low=0, integer=True, doc="fewest observations beyond a quantile, and beyond each edge of a histogram"
     )
 
-    @property
-    def loss(self) -> float:
-        """Zero-concentrated loss of a record by one count: 1 / (2 sd²); 0 where there is no noise, and no such bound."""
-        return 1 / (2 * self.sd**2) if self.sd else 0.0
-
-    def noisy(self, counts: Numbers, keys: Sequence[bytes], secret: Secret, purpose: str = "count") -> Numbers:
-        """Return counts with the noise of their sets; no noise of another set is the same."""
-        return self._added(counts, keys, secret, purpose, 1.0)
-
-    def weighted(self, sums: Numbers, keys: Sequence[bytes], secret: Secret, large: float) -> Numbers:
-        """Return weighted counts with noise to the scale of the weights; it is not that of the counts of the same sets."""
-        return self._added(sums, keys, secret, "weighted count", large)
-
-    def _added(self, values: Numbers, keys: Sequence[bytes], secret: Secret, purpose: str, unit: float) -> Numbers:
+    def noisy(self, counts: Numbers, keys: Sequence[bytes], secret: Secret, purpose: str) -> Numbers:
+        """Return counts by known variables with the noise of their sets."""
         if not self.sd:
-            return np.asarray(values, np.float64)
-        return values + self.sd * unit * secret.normals(list(keys), purpose_of(purpose, self.sd))
+            return np.asarray(counts, np.float64)
+        return counts + self.sd * secret.normals(list(keys), f"{purpose}{self.wording()}")
 
     def shown_weighted(self, noisy: Numbers, mean: float) -> Numbers:
         """Return noisy weighted counts as they are published: rounded to a round number of about `base` mean weights."""
@@ -128,45 +131,25 @@ class Counts(Perturbation):
         return np.where(noisy >= self.least, np.maximum(rounded, 0), np.nan)
 
 
-def purpose_of(purpose: str, sd: float) -> str:
-    """Return what normal numbers are drawn for. Another standard deviation draws others: the same ones twice would cancel."""
-    return f"{purpose}, standard deviation {sd:g}"
+class Amounts(Noise):
+    """Sums and means: clipping to public bounds, noise, and significant digits."""
 
-
-class Amounts(Perturbation):
-    """Sums and means: top-coding, noise, and significant digits."""
-
-    top_coded: bool = param(default=False, doc="whether the largest half percent of values are replaced by their mean")
-    sd: float = param(default=0.0, doc="standard deviation of the noise on a sum, as a multiple of the top code", low=0)
+    clip: bool = param(default=False, doc="whether numbers are clipped to the public bounds of their variable")
     digits: int = param(default=15, doc="significant digits that are published", low=1, high=17, integer=True)
     error_digits: int = param(default=15, doc="significant digits of standard errors", low=1, high=17, integer=True)
 
-    def coded(self, variable: Variable) -> tuple[str, float]:
-        """Return SQL for the numbers of a variable with its tails replaced, and what none, less the centre, exceeds in size."""
+    def clipped(self, variable: Variable) -> str:
+        """Return SQL for the numbers of a variable, clipped to its bounds where the policy says so."""
         x = variable.numbers
-        ends = [end for end in (variable.top, variable.bottom) if end is not None]
-        if not self.top_coded or not ends:
-            return x, variable.scale
-        cases = [
-            f"WHEN {x} {sign} {end[0]!r} THEN {end[1]!r}"
-            for sign, end in ((">=", variable.top), ("<=", variable.bottom)) if end is not None
-        ]  # fmt: skip
-        return f"CASE {' '.join(cases)} ELSE {x} END", max(
-            abs(end - variable.centre) for end in (0.0, *(mean for _, mean in ends))
-        )
-
-    def noise(self, variable: Variable) -> float:
-        """Return the standard deviation of the noise on a sum."""
-        ends = [abs(end[1]) for end in (variable.top, variable.bottom) if end is not None]
-        return self.sd * max(ends, default=0.0)
+        if not self.clip or variable.bounds is None:
+            return x
+        low, high = variable.bounds
+        return f"CASE WHEN {x} < {low!r} THEN {low!r} WHEN {x} > {high!r} THEN {high!r} ELSE {x} END"
 
 
-class Models(Perturbation):
-    """Coefficients of models: noise on the cross-products with the outcome, and significant digits."""
+class Models(Noise):
+    """Models: noise on the sums that they are made of, and significant digits."""
 
-    sd: float = param(
-        default=0.0, doc="standard deviation of the noise on X'y, in largest |x| times half the range of y", low=0
-    )
     digits: int = param(default=15, doc="significant digits of coefficients", low=1, high=17, integer=True)
     error_digits: int = param(default=15, doc="significant digits of standard errors", low=1, high=17, integer=True)
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -17,7 +18,7 @@ from sfumato.errors import ParameterError, unknown_name
 from sfumato.files import write_text
 from sfumato.mas.accounts import Accounts
 from sfumato.mas.drop_q import Drop, DropEnough, DropQ, DropRange, DropShare
-from sfumato.mas.perturbation import Amounts, Counts, Models
+from sfumato.mas.perturbation import Amounts, Counts, Models, Noise
 from sfumato.mas.rule import ConfidentialityRule
 from sfumato.toml import dump, parse
 
@@ -37,6 +38,7 @@ class PolicyFile(Parametric, abstract=True):
     rule_family: ClassVar[str]
     """The word before the name of a rule, where rules are read."""
 
+    _: KW_ONLY
     title: str = param(default="custom", doc="name of the policy")
     version: int = param(default=1, doc="raised with every change: each answer records it", low=1, integer=True)
 
@@ -86,6 +88,7 @@ class PolicyFile(Parametric, abstract=True):
         """Return the policy as TOML; `parse` reads it back."""
         whole = self.to_dict()
         rules = whole.pop("rules")
+        whole |= {} if rules else {"rule": []}
         return dump(whole, "rule", ({"name": rule.pop(self.rule_family), **rule} for rule in map(dict, rules)))
 
     def write(self, path: str | Path) -> None:
@@ -114,31 +117,34 @@ def changes(policy: Policy) -> list[str]:
     counts, amounts, models = policy.counts, policy.amounts, policy.models
     lines = [_drop(policy)]
     if counts.sd:
-        lines.append(f"Counts have random noise with a standard deviation of {counts.sd:g}, {_SAME}.")
+        lines.append(f"Counts have random noise with a standard deviation of at least {counts.sd:g}, more in large sets, {_SAME}.")
     if counts.base > 1:
         lines.append(f"Counts are rounded to multiples of {counts.base}.")
     if counts.least:
         lines.append(f"Counts below {counts.least} are not shown.")
-    if amounts.top_coded:
-        lines.append("In sums and means, the largest values are replaced by their mean.")
+    if amounts.clip:
+        lines.append("Numbers are clipped to the public bounds of their variable before anything is added up.")
     if amounts.sd:
-        lines.append(f"Sums have random noise with a standard deviation of {amounts.sd:g} times the largest values.")
+        lines.append(f"Sums have random noise with a standard deviation of at least {amounts.sd:g} times what one record can move.")
     if amounts.digits < 15:
         lines.append(f"Sums and means have {amounts.digits} significant digits.")
     if models.sd:
-        lines.append("Models are fitted with random noise, which their standard errors include.")
+        lines.append("Models are fitted to sums with random noise, which their standard errors include.")
     if models.digits < 15:
         lines.append(f"Coefficients have {models.digits} significant digits, standard errors {models.error_digits}.")
-    if (accounts := policy.accounts) is not None:
+    if (accounts := policy.accounts).everybody < 100:
         lines.append(
-            f"Each record has an account of {accounts.user:g} for every user and of {accounts.everybody:g} for all users. "
-            f"An answer about n records, or a rule that looks at them, takes 1/(1 + n/{accounts.unit:g}) from theirs, "
-            "the first time."
+            "Whoever knows everything but one value of one person tells two such values apart in at most "
+            f"{accounts.user:g} of 100 cases with all answers to one user, and in {accounts.everybody:g} with those to all users: "
+            "each record has accounts, and an answer that would spend more is refused."
         )
-        times = "" if accounts.coefficient == 1 else f"{accounts.coefficient:g} times "
-        lines.append(f"A coefficient of a model takes {times}as much as a count of the records of its level would.")
-        if accounts.known != 1:
-            lines.append(f"A count by known variables alone takes {accounts.known:g} of that.")
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in accounts.projects.items())
+        if shares:
+            lines.append(f"Of the common account, projects have shares: {shares}.")
+    else:
+        lines.append("There are NO accounts: anybody may ask anything again and again.")
+    if not (counts.sd and amounts.sd and models.sd):
+        lines.append("Answers have NO noise: rules and drops alone protect, and attacks are known that break them.")
     if policy.per_minute is not None:
         lines.append(f"A user may ask {policy.per_minute} questions in a minute.")
     return lines
@@ -158,7 +164,7 @@ def _drop(policy: Policy) -> str:
 # The custodian's settings: which rules hold, what is dropped, what is perturbed.
 
 
-_PERTURBATION = ("keyed", "drop", "counts", "amounts", "models")
+_PERTURBATION = ("drop", "counts", "amounts", "models")
 
 
 class Policy(PolicyFile, family="policy"):
@@ -170,31 +176,30 @@ class Policy(PolicyFile, family="policy"):
     2
     """
 
-    built_in = ("census2009", "hardened", "strict")
+    built_in = ("census2009", "hardened", "guaranteed")
     home = "sfumato.mas.policies"
     listed = "the list of policies"
     rule_family = "confidentiality rule"
 
-    keyed: str = param(
-        default="known", choices=("known", "records"),
-        doc="what drops and noise depend on: the records that known variables select, or the set of records itself",
-    )  # fmt: skip
-    drop: Drop = param(default=DropQ(q=0), doc="which records are dropped before computing")
-    counts: Counts = param(default=Counts(), doc="noise and rounding of counts")
-    amounts: Amounts = param(default=Amounts(), doc="top-coding, noise and rounding of sums and means")
-    models: Models = param(default=Models(), doc="noise and rounding of models")
-    accounts: Accounts | None = param(default=None, doc="what may be spent on a record")
+    drop: Drop = param(doc="which records are dropped before computing")
+    counts: Counts = param(doc="noise and rounding of counts")
+    amounts: Amounts = param(doc="clipping, noise and rounding of sums and means")
+    models: Models = param(doc="noise and rounding of models")
+    accounts: Accounts = param(doc="what answers may tell of a record")
+    rules: tuple[ConfidentialityRule, ...] = param(doc="the confidentiality rules, in the order they are checked")
     per_minute: int | None = param(default=None, doc="most questions of a user in a minute", low=1, integer=True)
-    rules: tuple[ConfidentialityRule, ...] = param(
-        default=(), doc="the confidentiality rules, in the order they are checked"
-    )
+
+    @classmethod
+    def open(cls) -> Policy:
+        """Return a policy without rules, drops, noise and accounts: answers are exact, and protect nobody. For the custodian."""
+        return cls(drop=DropQ(q=0), counts=Counts(), amounts=Amounts(), models=Models(), accounts=Accounts(user=100, everybody=100), rules=(), title="open")
 
     @override
     def validate(self) -> None:
         parts = {"drop": Drop, "counts": Counts, "amounts": Amounts, "models": Models, "accounts": Accounts}
         for name, kind in parts.items():
             given = getattr(self, name)
-            if not isinstance(given, kind) and not (given is None and name == "accounts"):
+            if not isinstance(given, kind):
                 usual = {"drop": 'drop = "drop_share"', "accounts": 'accounts = "accounts"'}
                 first = usual.get(name, f'perturbation = "{name}"')
                 raise ParameterError(
@@ -202,6 +207,10 @@ class Policy(PolicyFile, family="policy"):
                 )
         if not isinstance(self.rules, tuple) or not all(isinstance(rule, ConfidentialityRule) for rule in self.rules):
             raise ParameterError("the rules of a policy are [[rule]] tables, each with the name of a rule.")
+        if not self.amounts.sd and (named := [rule.name for rule in self.rules if rule.needs_noise]):
+            raise ParameterError(
+                f"the rule {named[0]} looks at noisy sums, and the policy has no noise on amounts. Set amounts.sd, or leave the rule out."
+            )
 
     @property
     def drops(self) -> bool:
@@ -212,6 +221,11 @@ class Policy(PolicyFile, family="policy"):
     def scaled(self) -> bool:
         """Whether results are scaled back to all records, so that they do not reveal the drop."""
         return isinstance(self.drop, DropShare)
+
+    def noise(self, kind: str) -> Noise:
+        """Return the noise of one kind of sums: counts, amounts or models."""
+        found: Noise = {"counts": self.counts, "amounts": self.amounts, "models": self.models}[kind]
+        return found
 
     @property
     def perturbation(self) -> bytes:
@@ -269,7 +283,7 @@ def settings_of(policy: Policy) -> dict[str, Parameter]:
     """
     found = {f"drop.{field}": p for cls in _DROPS for field, p in cls.parameters().items()}
     parts: list[tuple[str, Parametric]] = [(part, getattr(policy, part)) for part in _PARTS]
-    parts += [("accounts", policy.accounts or Accounts()), *((rule.name, rule) for rule in policy.rules)]
+    parts += [("accounts", policy.accounts), *((rule.name, rule) for rule in policy.rules)]
     return found | {f"{name}.{field}": p for name, part in parts for field, p in part.parameters().items()}
 
 
@@ -297,7 +311,7 @@ def with_settings(policy: Policy, settings: Mapping[str, Any]) -> Policy:
     if "drop" in parts:
         changes["drop"] = _dropped(policy.drop, parts["drop"])
     if "accounts" in parts:
-        changes["accounts"] = (policy.accounts or Accounts()).with_(**parts["accounts"])
+        changes["accounts"] = policy.accounts.with_(**parts["accounts"])
     rules = tuple(rule.with_(**parts.get(rule.name, {})) for rule in policy.rules)
     return policy.with_(**changes, rules=rules)
 

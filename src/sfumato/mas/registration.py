@@ -22,7 +22,6 @@ from sfumato.data.warehouse import Warehouse, open_warehouse
 from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.files import whole_folder, write_text
 from sfumato.formats.codebook import read_ddi
-from sfumato.mas.aggregate import VariableBins
 from sfumato.mas.cutpoint_strategies import Preview, preview
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, save
@@ -38,8 +37,18 @@ from sfumato.mas.preparation import (
     prepare,
     schema_marks,
 )
-from sfumato.mas.value_counts import TAIL, count_numbers, count_values, deciles, weight_facts, with_tails
-from sfumato.mas.variable import Variable
+from sfumato.mas.perturbation import Secret
+from sfumato.mas.value_counts import (
+    TAIL,
+    PublicFacts,
+    contents_of,
+    count_numbers,
+    count_values,
+    deciles,
+    weight_facts,
+    with_scale,
+)
+from sfumato.mas.variable import Variable, VariableBins
 from sfumato.schema.attribute import Role, Scale
 from sfumato.schema.schema import Schema
 from sfumato.toml import dump, parse
@@ -82,11 +91,21 @@ def write_version(
         warehouse = open_warehouse(records, spark)
         if plan.identity is not None:
             _check_identity(warehouse, plan.identity)
-        variables = {v.name: with_tails(v, warehouse) if v.numeric else v for v in found}
+        n = int(warehouse.ask("SELECT count(*) AS n FROM records")["n"][0])
+        keyed = Secret(secret)
+        scaled = [with_scale(v, warehouse, n) if v.numeric else v for v in found]
+        contents = contents_of(warehouse, scaled, keyed)
+        facts_of = PublicFacts(warehouse, keyed, contents, n)
+        given = {a.name: a.bounds for a in data.schema if a.bounds is not None}
+        variables: dict[str, Variable] = {}
+        for v in scaled:
+            base = None if v.base is None else variables[v.base.name]
+            variables[v.name] = facts_of.of(replace(v, base=base), given.get(v.name) or (None, None))
         check_version(warehouse, variables, earlier)
         facts: dict[str, Any] = {
             "name": plan.name, "version": int(folder.name), "title": plan.title, "engine": data.engine.name,
         }  # fmt: skip
+        facts |= {"contents": contents, "frozen_loss": facts_of.loss(variables.values())}
         if plan.registered:
             facts["registered"] = plan.registered
         if (weight := weight_facts(warehouse)) is not None:

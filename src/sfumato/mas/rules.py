@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.mas.answer import Refusal
-from sfumato.mas.dataset import Dataset
-from sfumato.mas.keying import NOBODY, cell_keys, hashed_key
-from sfumato.mas.models.model import FormulaAnalysis
-from sfumato.mas.policy import Policy
+from sfumato.mas.models.design import FormulaAnalysis
 from sfumato.mas.question import Question
-from sfumato.mas.rule import ConfidentialityRule, Stage
+from sfumato.mas.register import Register
+from sfumato.mas.rule import ConfidentialityRule, CorrelationEvidence, Evidence, ModelEvidence, UniverseEvidence
 from sfumato.mas.universe import Selection, along
 from sfumato.mas.variable import Variable, need_variable
-from sfumato.typing import Flags
+from sfumato.typing import Flags, Numbers
 
 # --- universe form
 # How a universe may be formed: not too many variables, levels of each, and pieces.
@@ -41,9 +39,9 @@ class UniverseForm(ConfidentialityRule):
             f"each{pieces}."
         )
 
-    def check(self, question: Question) -> Refusal | None:
-        """Count variables, selected levels and pieces; nothing of the records is looked at."""
-        universe, known = question.universe, question.dataset.variables
+    @override
+    def before(self, question: Question, register: Register) -> Refusal | None:
+        universe, known = question.universe, question.codebook.variables
         for name in universe.variables:
             need_variable(name, known)
         if len(universe.variables) > self.variables:
@@ -69,7 +67,62 @@ class UniverseForm(ConfidentialityRule):
 # The 75 Rule: every part of a universe is large enough.
 
 
-class UniverseSize(ConfidentialityRule):
+class SetRule(ConfidentialityRule, abstract=True):
+    """A rule that some sets which a universe is made of are large enough.
+
+    Sets of known variables are counted before anything is computed; those with confidential conditions afterwards, by protected
+    sums.
+    """
+
+    needs: ClassVar[type[Evidence] | None] = UniverseEvidence
+
+    @property
+    @abstractmethod
+    def fewest(self) -> int:
+        """Fewest records, households and establishments of each set."""
+
+    @abstractmethod
+    def sets(self, selection: Selection, there: Flags) -> Iterable[Selection]:
+        """Return the sets; `there` says which cells of the universe's variables may hold records."""
+
+    @abstractmethod
+    def refusal(self) -> Refusal:
+        """Return the one wording of its refusals."""
+
+    @override
+    def before(self, question: Question, register: Register) -> Refusal | None:
+        selection = question.selection
+        there = np.ones(selection.chosen.shape, bool)
+        if all(v.known for v in selection.variables) and self._counts_records:
+            there = np.asarray(register.cells(selection.variables, Selection((), (np.ones((), bool),)))[0] > 0, bool)
+        for one in self.sets(selection, there):
+            plain = one.plain
+            if all(v.known for v in plain.variables) and any(
+                register.count(plain, unit) < self.fewest for unit in ("", *question.codebook.units)
+            ):
+                return self.refusal()
+        return None
+
+    @property
+    def _counts_records(self) -> bool:
+        """Whether what matters of a universe depends on which cells hold records."""
+        return False
+
+    @override
+    def after(self, evidence: Evidence) -> Refusal | None:
+        assert isinstance(evidence, UniverseEvidence)  # noqa: S101 - what it needs
+        selection = evidence.question.selection
+        there = np.ones(selection.chosen.shape, bool)
+        if evidence.table is not None and self._counts_records and evidence.table.n.shape == there.shape:
+            there = np.asarray(evidence.table.n > 0, bool)
+        for one in self.sets(selection, there):
+            plain = one.plain
+            if not all(v.known for v in plain.variables) and evidence.count(plain) < self.fewest:
+                return self.refusal()
+        return None
+
+
+class UniverseSize(SetRule):
     """At least Γ records in every part of a universe (section 3.2; ERRATA 1.14).
 
     The parts of a disjoint universe are its pieces; those of a joint one are the intersections of pieces that are not empty,
@@ -86,19 +139,23 @@ class UniverseSize(ConfidentialityRule):
     def words(self) -> str:
         return f"Every piece of a universe, and what pieces share, has at least {self.gamma} records."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Count every part."""
-        if question.any_small(self.parts(question), self.gamma):
-            return self.refuse("A part of the universe is too small.", "Choose more levels, or fewer conditions.")
-        return None
+    @override
+    @property
+    def fewest(self) -> int:
+        return self.gamma
 
-    def parts(self, question: Question) -> Iterator[Selection]:
-        """Yield the smallest intersections of pieces, and the pieces that are in none."""
-        selection = question.selection
-        matters: Flags = selection.chosen
-        if self.shared == "records":
-            matters = matters & (question.dataset.cubes.of(selection.variables).counts > 0)
-        return parts_of(selection, matters)
+    @override
+    def sets(self, selection: Selection, there: Flags) -> Iterator[Selection]:
+        return parts_of(selection, selection.chosen & there)
+
+    @override
+    @property
+    def _counts_records(self) -> bool:
+        return self.shared == "records"
+
+    @override
+    def refusal(self) -> Refusal:
+        return self.refuse("A part of the universe is too small.", "Choose more levels, or fewer conditions.")
 
 
 def parts_of(selection: Selection, matters: Flags) -> Iterator[Selection]:
@@ -128,7 +185,7 @@ def parts_of(selection: Selection, matters: Flags) -> Iterator[Selection]:
 # Every level that is chosen holds enough records of the universe.
 
 
-class LevelSize(ConfidentialityRule):
+class LevelSize(SetRule):
     """A level with few records of the universe could be taken out of it, and the answers subtracted (MAS.md, "hardened")."""
 
     least: int = param(default=20, doc="fewest records of the universe in each chosen level", low=1, integer=True)
@@ -137,14 +194,18 @@ class LevelSize(ConfidentialityRule):
     def words(self) -> str:
         return f"Every level that is chosen holds at least {self.least} records of the universe."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Count the universe's records in every chosen level."""
-        if question.any_small(slices_of(question.selection.plain), self.least):
-            return self.refuse(
-                "A chosen level holds too few records of the universe.",
-                "Leave rare levels out, or choose more of others.",
-            )
-        return None
+    @override
+    @property
+    def fewest(self) -> int:
+        return self.least
+
+    @override
+    def sets(self, selection: Selection, there: Flags) -> Iterator[Selection]:
+        return slices_of(selection.plain)
+
+    @override
+    def refusal(self) -> Refusal:
+        return self.refuse("A chosen level holds too few records of the universe.", "Leave rare levels out, or choose more of others.")
 
 
 def slices_of(selection: Selection) -> Iterator[Selection]:
@@ -161,7 +222,7 @@ def slices_of(selection: Selection) -> Iterator[Selection]:
 # What each condition leaves out is large enough.
 
 
-class LeftOut(ConfidentialityRule):
+class LeftOut(SetRule):
     """A condition that leaves few records out gives a universe whose answers differ from those without it by these few.
 
     Conditions are those of the chosen cells, however they were written: the same universe, the same decision.
@@ -173,14 +234,18 @@ class LeftOut(ConfidentialityRule):
     def words(self) -> str:
         return f"What each condition of a universe leaves out has at least {self.least} records."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Count what the universe would have more without a condition."""
-        if question.any_small(left_out_by(question.selection.plain), self.least):
-            return self.refuse(
-                "A condition of the universe leaves too few records out.",
-                "Leave that condition out, or choose fewer levels in it.",
-            )
-        return None
+    @override
+    @property
+    def fewest(self) -> int:
+        return self.least
+
+    @override
+    def sets(self, selection: Selection, there: Flags) -> Iterator[Selection]:
+        return left_out_by(selection.plain)
+
+    @override
+    def refusal(self) -> Refusal:
+        return self.refuse('A condition of the universe leaves too few records out.', 'Leave that condition out, or choose fewer levels in it.')
 
 
 def left_out_by(selection: Selection) -> Iterator[Selection]:
@@ -205,7 +270,7 @@ def left_out_by(selection: Selection) -> Iterator[Selection]:
 # Pieces of a universe that differ do so by enough records.
 
 
-class PieceDifference(ConfidentialityRule):
+class PieceDifference(SetRule):
     """Each piece minus any other is large enough, where it is not empty: the hole that the 75 Rule leaves (ERRATA 1.15).
 
     Whether it is empty is judged by the levels alone. By the records it would be told who is there: a difference that only one
@@ -218,14 +283,18 @@ class PieceDifference(ConfidentialityRule):
     def words(self) -> str:
         return f"What a piece of a universe has more than another is nothing, or at least {self.least} records."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Count every piece without every other."""
-        if question.any_small(differences_of(question.selection), self.least):
-            return self.refuse(
-                "Two pieces of the universe differ by too few records.",
-                "Ask about one of them, or write them as one piece.",
-            )
-        return None
+    @override
+    @property
+    def fewest(self) -> int:
+        return self.least
+
+    @override
+    def sets(self, selection: Selection, there: Flags) -> Iterator[Selection]:
+        return differences_of(selection)
+
+    @override
+    def refusal(self) -> Refusal:
+        return self.refuse('Two pieces of the universe differ by too few records.', 'Ask about one of them, or write them as one piece.')
 
 
 def differences_of(selection: Selection) -> Iterator[Selection]:
@@ -239,18 +308,15 @@ def differences_of(selection: Selection) -> Iterator[Selection]:
 # The No Marginal 1 or 2 Rule.
 
 
-_AT_ONCE = 4096
-_FAR = 10.0
-"""Noise is never so many standard deviations: larger counts need not be looked at."""
-
-
 class NoMarginal(ConfidentialityRule):
     """No (m-1)-dimensional total of the table of all levels of a universe's m variables is 1 or 2 (section 3.2; ERRATA 1.13).
 
-    With `cells`, neither a cell of the table nor of any of its margins is small, by their noisy counts: 0 is small as well. Then
-    whether variables may be used together depends on nothing that a user chooses, and is published (`Dataset.combinations`).
+    With `cells`, neither a cell of the table of the known variables nor of any of its margins is small, by noisy counts: 0 is
+    small as well. Then whether variables may be used together depends on nothing that a user chooses, and is published
+    (`Dataset.combinations`).
     """
 
+    needs: ClassVar[type[Evidence] | None] = UniverseEvidence
     most: int = param(default=2, doc="the largest total that is forbidden", low=1, integer=True)
     cells: bool = param(
         default=False,
@@ -267,59 +333,49 @@ class NoMarginal(ConfidentialityRule):
         totals = " or ".join(str(total) for total in range(1, self.most + 1))
         return f"The table of all levels of a universe's variables has no marginal total of {totals}."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Look at the totals of the full table."""
+    @override
+    def before(self, question: Question, register: Register) -> Refusal | None:
         selection = question.selection.plain if self.cells else question.selection
-        if self.allows(question.dataset, question.policy, selection.variables):
-            return None
+        fine = self.allows(register, question.codebook.units, selection.variables)
+        return None if fine else self._refusal()
+
+    @override
+    def after(self, evidence: Evidence) -> Refusal | None:
+        assert isinstance(evidence, UniverseEvidence)  # noqa: S101 - what it needs
+        variables = evidence.question.selection.variables
+        if self.cells or evidence.table is None or len(evidence.table.sides) < len(variables):
+            return None  # the known part was looked at before; confidential variables have noise of their own
+        axes = range(len(variables))
+        for gone in axes:
+            margin = evidence.table.n.sum(axis=gone)
+            if self._small(margin):
+                return self._refusal()
+        return None
+
+    @override
+    def allows(self, register: Register, units: Sequence[str], variables: Sequence[Variable]) -> bool:
+        known = tuple(v for v in variables if v.known)
+        if not self.cells and len(known) < len(variables):
+            return True  # decided by the whole table, afterwards
+        sizes = range(len(known) + 1) if self.cells else range(max(len(known) - 1, 0), len(known))
+        everybody = Selection((), (np.ones((), bool),))
+        for table in (some for size in sizes for some in itertools.combinations(known, size)):
+            counts, digests = register.cells(table, everybody)
+            if self._small(register.noisy(counts, digests)):
+                return False
+            if any(self._small(register.units(table, unit)) for unit in units):
+                return False
+        return True
+
+    def _small(self, noisy: Numbers) -> bool:
+        small = noisy < self.most + 0.5
+        return bool((small if self.cells else small & (noisy > 0.5)).any())
+
+    def _refusal(self) -> Refusal:
         return self.refuse(
             "These variables together have combinations of levels that too few records share.",
             "Form the universe with fewer variables, or with coarser ones.",
         )
-
-    def allows(self, dataset: Dataset, policy: Policy, variables: Sequence[Variable]) -> bool:
-        """Look at the totals of the full table, once for a version of the data."""
-        dataset.cubes.of(variables)  # one look at the records: the margins come from it
-        sizes = range(len(variables) + 1) if self.cells else range(max(len(variables) - 1, 0), len(variables))
-        tables = (some for size in sizes for some in itertools.combinations(variables, size))
-        return not any(self._small(dataset, policy, table) for table in tables)
-
-    def _small(self, dataset: Dataset, policy: Policy, table: tuple[Variable, ...]) -> bool:
-        about = (self, policy.counts, policy.keyed, tuple(v.name for v in table))
-        if about not in dataset.decided:
-            dataset.decided[about] = any(
-                self._unit_small(dataset, policy, table, unit) for unit in ("", *dataset.units)
-            )
-        return dataset.decided[about]
-
-    def _unit_small(self, dataset: Dataset, policy: Policy, table: tuple[Variable, ...], unit: str) -> bool:
-        counts = dataset.linked.cells(table, unit) if unit else dataset.cubes.of(table).counts
-        at = np.flatnonzero(counts <= self.most + _FAR * policy.counts.sd)
-        true = counts.reshape(-1)[at].astype(np.float64)
-        order = np.argsort(true, kind="stable")
-        purpose = f"count of {unit}" if unit else "count"
-        for start in range(0, len(order), _AT_ONCE):
-            some = order[start : start + _AT_ONCE]
-            places = np.array(np.unravel_index(at[some], counts.shape or (1,)), np.int64).T[:, : counts.ndim]
-            keys = _keys(dataset, policy, table, places) if policy.counts.sd else [b""] * len(some)
-            noisy = policy.counts.noisy(true[some], keys, dataset.secret, purpose)
-            small = noisy < self.most + 0.5
-            if (small if self.cells else small & (noisy > 0.5)).any():
-                return True
-        return False
-
-
-def _keys(dataset: Dataset, policy: Policy, table: tuple[Variable, ...], places: NDArray[np.int64]) -> list[bytes]:
-    """Return the keys of cells. Cells that nobody is in have keys of their own here, elsewhere one for all.
-
-    With one key they would all be small, or none: whoever knows which it is could tell an empty cell from one with a person.
-    """
-    names = "\x1f".join(v.name for v in table)
-    keys = cell_keys(dataset.cubes, table, places, policy.keyed)
-    return [
-        hashed_key(["nobody", names, *map(str, place)]) if key == NOBODY else key
-        for key, place in zip(keys, places.tolist(), strict=True)
-    ]
 
 
 # --- model form
@@ -329,7 +385,7 @@ def _keys(dataset: Dataset, policy: Policy, table: tuple[Variable, ...], places:
 class ModelForm(ConfidentialityRule):
     """At most so many independent variables, and interactions of at most three: fully interacted models are tables of means."""
 
-    stage: ClassVar[Stage] = "analysis"
+    about: ClassVar[tuple[str, ...]] = ("model",)
     predictors: int = param(default=20, doc="most terms of a model besides the intercept", low=1, integer=True)
     interactions: int = param(default=3, doc="most variables that are multiplied in a term", low=1, integer=True)
     intercept: bool = param(default=False, doc="whether a model must have an intercept")
@@ -339,11 +395,11 @@ class ModelForm(ConfidentialityRule):
         last = ", and an intercept" if self.intercept else ""
         return f"A model has at most {self.predictors} terms, with products of at most {self.interactions} variables{last}."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Look at the terms."""
+    @override
+    def before(self, question: Question, register: Register) -> Refusal | None:
         if not isinstance(question.analysis, FormulaAnalysis):
             return None
-        terms = question.analysis.terms(question.dataset.variables)
+        terms = question.analysis.terms(question.codebook.variables)
         if len(terms.terms) > self.predictors:
             return self.refuse(f"The model has more than {self.predictors} terms.", "Leave some out.")
         if any(len(term) > self.interactions for term in terms.terms):
@@ -363,7 +419,8 @@ class ModelForm(ConfidentialityRule):
 class ModelSize(ConfidentialityRule):
     """At least so many complete records, by their noisy count, and so many for each coefficient."""
 
-    stage: ClassVar[Stage] = "result"
+    needs: ClassVar[type[Evidence] | None] = ModelEvidence
+    about: ClassVar[tuple[str, ...]] = ("model",)
     least: int = param(default=500, doc="fewest complete records", low=1, integer=True)
     per_coefficient: float = param(default=10.0, doc="fewest complete records for each coefficient", low=1)
 
@@ -371,10 +428,10 @@ class ModelSize(ConfidentialityRule):
     def words(self) -> str:
         return f"A model has at least {self.least} complete records, and {self.per_coefficient:g} for each coefficient."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Look at the noisy number of complete records."""
-        n, coefficients = question.results.get("n"), question.results.get("coefficients", 0)
-        if n is None or n >= max(self.least, self.per_coefficient * coefficients):
+    @override
+    def after(self, evidence: Evidence) -> Refusal | None:
+        assert isinstance(evidence, ModelEvidence)  # noqa: S101 - what it needs
+        if evidence.n >= max(self.least, self.per_coefficient * evidence.coefficients):
             return None
         return self.refuse(
             "There are too few records with all variables of the model.",
@@ -392,7 +449,8 @@ class DummySize(ConfidentialityRule):
     Smaller ones are absorbed into the intercept with the reference level (section 3.3), and the answer says so; or refused.
     """
 
-    stage: ClassVar[Stage] = "result"
+    needs: ClassVar[type[Evidence] | None] = ModelEvidence
+    about: ClassVar[tuple[str, ...]] = ("model",)
     least: int = param(default=20, doc="fewest records of a level with a coefficient of its own", low=1, integer=True)
     confidential: int | None = param(
         default=None, low=1, integer=True,
@@ -406,17 +464,14 @@ class DummySize(ConfidentialityRule):
         more = f" ({self.confidential} where something confidential is told by it)" if self.confidential else ""
         return f"A level in a model has at least {self.least} records{more}; smaller ones are {what}."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Look at what the layout of the model found, by noisy counts."""
-        if question.results.get("small outcomes"):
+    @override
+    def after(self, evidence: Evidence) -> Refusal | None:
+        assert isinstance(evidence, ModelEvidence)  # noqa: S101 - what it needs
+        if evidence.outcomes < self.least:
             return self.refuse(
                 "A level of the outcome has too few records.", "Choose a larger universe, or a coarser outcome."
             )
-        if question.results.get("flat numbers"):
-            return self.refuse(
-                "A number of the model hardly varies in this universe.", "Leave it out, or choose a larger universe."
-            )
-        if self.small == "refuse" and question.results.get("small levels"):
+        if self.small == "refuse" and any(n < self.least for n in evidence.levels.values()):
             return self.refuse(
                 "A level of the model, or a combination of levels, has too few records.",
                 "Use coarser levels, fewer interactions, or a larger universe.",
@@ -431,16 +486,18 @@ class DummySize(ConfidentialityRule):
 class HighCorrelation(ConfidentialityRule):
     """No two columns of a model, or variables, are correlated more than this: a few records would make the difference."""
 
-    stage: ClassVar[Stage] = "result"
+    needs: ClassVar[type[Evidence] | None] = CorrelationEvidence
+    about: ClassVar[tuple[str, ...]] = ("model", "correlation")
     most: float = param(default=0.99, doc="largest size of a correlation", low=0, high=1)
 
     @override
     def words(self) -> str:
         return f"No two terms or variables have a correlation of more than {self.most:g}."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Look at the largest correlation."""
-        if question.results.get("correlation", 0.0) <= self.most:
+    @override
+    def after(self, evidence: Evidence) -> Refusal | None:
+        assert isinstance(evidence, CorrelationEvidence)  # noqa: S101 - what it needs
+        if evidence.correlation <= self.most:
             return None
         return self.refuse("Two terms are nearly the same.", "Leave one of them out.")
 
@@ -450,28 +507,23 @@ class HighCorrelation(ConfidentialityRule):
 
 
 class Leverage(ConfidentialityRule):
-    """No record has a larger leverage, the diagonal element of the hat matrix; rounded up to .001.
+    """No record has a larger leverage by the predictors that others may know, rounded up to .001.
 
-    With a limit to what a confidential value could add, it is that of the columns that others may know (`models.hat`).
+    By confidential predictors none is looked at: clipping and noise limit what they can add.
     """
 
-    stage: ClassVar[Stage] = "result"
+    needs: ClassVar[type[Evidence] | None] = ModelEvidence
+    about: ClassVar[tuple[str, ...]] = ("model",)
     most: float = param(default=0.25, doc="largest leverage of a record", low=0, high=1)
-    potential: float | None = param(
-        default=None, low=0, high=1, above=True,
-        doc="largest leverage that a record could gain by a confidential value, as noisy cross-products say; none for no limit",
-    )  # fmt: skip
 
     @override
     def words(self) -> str:
-        more = f", or could gain {self.potential:g} by a confidential value" if self.potential else ""
-        return f"No record has a leverage of more than {self.most:g}{more}."
+        return f"No record has a leverage of more than {self.most:g}."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Look at the largest leverage."""
-        find = question.results.get("leverage")
-        gained = question.results.get("potential", 0.0) if self.potential else 0.0
-        if gained <= (self.potential or 0.0) and (find is None or find() <= self.most):
+    @override
+    def after(self, evidence: Evidence) -> Refusal | None:
+        assert isinstance(evidence, ModelEvidence)  # noqa: S101 - what it needs
+        if evidence.leverage <= self.most:
             return None
         return self.refuse(
             "A single record would decide a coefficient.",
@@ -486,16 +538,18 @@ class Leverage(ConfidentialityRule):
 class CloseFit(ConfidentialityRule):
     """R², or McFadden's pseudo-R² of a logistic model, is not too near 1 (section 3.3)."""
 
-    stage: ClassVar[Stage] = "result"
+    needs: ClassVar[type[Evidence] | None] = ModelEvidence
+    about: ClassVar[tuple[str, ...]] = ("model",)
     most: float = param(default=0.95, doc="largest R² or pseudo-R²", low=0, high=1)
 
     @override
     def words(self) -> str:
         return f"R², or pseudo-R², is at most {self.most:g}."
 
-    def check(self, question: Question) -> Refusal | None:
-        """Look at the fit as rules may see it: from sums with their noise, less what that noise may add."""
-        if (fit := question.results.get("fit")) is None or fit <= self.most:
+    @override
+    def after(self, evidence: Evidence) -> Refusal | None:
+        assert isinstance(evidence, ModelEvidence)  # noqa: S101 - what it needs
+        if evidence.fit <= self.most:
             return None
         return self.refuse(
             "The model fits too well: it would predict the outcome of records.",

@@ -300,6 +300,11 @@ class Selection:
         return f"{names}:{'x'.join(map(str, plain.chosen.shape))}:{','.join(map(str, cells))}"
 
 
+def split(variables: Sequence[Variable]) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
+    """Return the known and the confidential variables, each in the order given."""
+    return tuple(v for v in variables if v.known), tuple(v for v in variables if not v.known)
+
+
 def in_base(variables: Sequence[Variable], values: NDArray[T]) -> tuple[tuple[Variable, ...], NDArray[T]]:
     """Return an array with recodes replaced by the levels that they group; axes in order of their names.
 

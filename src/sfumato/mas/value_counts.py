@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sfumato.data.aggregates import bins_sql
 from sfumato.data.columns import Kind
 from sfumato.data.engine import Rows
 from sfumato.data.exact_sums import combined, exact_sums, scale_of
 from sfumato.data.microdata import Microdata, numbers_of
 from sfumato.data.warehouse import Warehouse
 from sfumato.errors import DataError
-from sfumato.mas.aggregate import VariableBins
-from sfumato.mas.cutpoints import Cutpoints, ValueCounts, roundest
-from sfumato.mas.dataset import Weight
+from sfumato.mas.codebook import Weight
+from sfumato.mas.cutpoints import Cutpoints, ValueCounts
+from sfumato.mas.perturbation import Secret
 from sfumato.mas.preparation import find_variables
 from sfumato.mas.variable import Variable
 from sfumato.schema.attribute import Attribute
@@ -166,62 +167,186 @@ def deciles(counted: Mapping[str, Counted]) -> dict[str, Cutpoints]:
     }
 
 
-# --- grid
-# Round edges of many bins of a variable, frozen with the data set: the basis of quantiles and histograms.
+# --- public facts
+# Bounds, spreads, shares and grids of variables, read off noisy counts when a version is frozen. They are public from then on, and
+# what they tell of each record is charged to every account.
 
 
+TAIL = 0.995
+"""Where the tail of the weights begins."""
+_LEADING = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+_POWERS = range(-6, 13)
+_SURE = 4.5
+"""A bin is taken for occupied above so many standard deviations of its noise."""
+_REFINED = 2
+"""How often the range of a variable is cut into bins again."""
+_BINS_EACH = 128
 MOST = 64
 """Most bins of a grid."""
 _FEWEST = 20
-"""Fewest records in each bin."""
-_FINE_GRID = 4096
+"""Fewest records in each bin of a grid."""
 
 
-def round_grid(variable: Variable, warehouse: Warehouse, n: int, ends: tuple[float, float]) -> tuple[float, ...]:
-    """Return edges that cut the values into at most 64 bins of about equal counts, with at least 20 records each.
+@dataclass(frozen=True, eq=False)
+class PublicFacts:
+    """Reads public facts off noisy counts of a prepared version."""
 
-    An edge is the roundest number within a quarter of a bin of its position; the custodian's cutpoints are among the edges.
-    `ends` encloses most values: between them quantiles are read from a fine histogram.
-    """
-    bins = min(MOST, n // (2 * _FEWEST))
-    if bins < 2:
-        return ()
-    low, high = ends
-    wanted = list(variable.cutpoints.edges) if variable.cutpoints is not None else []
-    if low < high:
-        x, width = variable.numbers, (high - low) / _FINE_GRID
-        found = warehouse.ask(
-            f"SELECT CAST(floor(({x} - {low!r}) / {width!r}) AS BIGINT) AS bin, count(*) AS n FROM records "  # noqa: S608
-            f"WHERE {x} >= {low!r} AND {x} <= {high!r} GROUP BY 1"
+    warehouse: Warehouse
+    secret: Secret
+    contents: Mapping[str, str]
+    n: int
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the noise on a count at freezing."""
+        return float(np.clip(self.n / 1_000, 8.0, 20.0))
+
+    @property
+    def table_loss(self) -> float:
+        """What one such table of a confidential variable tells of a record: it may move from one bin to another."""
+        return 2 / self.sd**2
+
+    def loss(self, variables: Iterable[Variable]) -> float:
+        """Return what all facts together tell of a record."""
+        tables = sum(
+            (1 + _REFINED) * v.numeric + bool(v.levels) for v in variables if not v.known and v.base is None
         )
-        below = warehouse.ask(f"SELECT count(*) AS n FROM records WHERE {x} < {low!r}")["n"][0]  # noqa: S608
-        order = np.argsort(found["bin"])
-        reached = below + np.cumsum(found["n"][order])
-        start = low + found["bin"][order] * width
-        quarters = start[np.minimum(np.searchsorted(reached, np.arange(4 * bins + 1) / (4 * bins) * n), len(start) - 1)]
-        for j in range(4, 4 * bins, 4):
-            first, near, last = (float(q) for q in quarters[[j - 1, j, j + 1]])
-            wanted.append(roundest(first, last, near, variable.integer))
-    return _filled(variable, warehouse, sorted({float(edge) for edge in wanted}))
+        return tables * self.table_loss
+
+    def of(self, variable: Variable, given: tuple[float | None, float | None] = (None, None)) -> Variable:
+        """Return a variable with its public facts; `given` are bounds from the schema or the custodian."""
+        found = self._with_shares(variable) if variable.levels else variable
+        return self._with_bounds(found, given) if variable.numeric else found
+
+    def _noisy(self, code: str, bins: int, purpose: str, name: str) -> Numbers:
+        found = self.warehouse.ask(f"SELECT {code} AS bin, count(*) AS n FROM records GROUP BY {code}")  # noqa: S608 - ours
+        counts = np.zeros(bins)
+        counts[np.asarray(found["bin"], np.int64)] = found["n"]
+        keys = [f"{name}/{self.contents.get(name, '')}/{self.n}/{i}".encode() for i in range(bins)]
+        return counts + self.sd * self.secret.normals(keys, f"frozen {purpose}")
+
+    def _with_shares(self, variable: Variable) -> Variable:
+        if variable.base is not None:
+            base = np.array(variable.base.shares)
+            return replace(variable, shares=tuple(np.bincount(variable.groups, base, len(variable.levels)).tolist()))
+        noisy = np.maximum(self._noisy(variable.codes, len(variable.levels), "shares", variable.name), self.sd)
+        return replace(variable, shares=tuple(np.round(noisy / noisy.sum(), 6).tolist()))
+
+    def _with_bounds(self, variable: Variable, given: tuple[float | None, float | None]) -> Variable:
+        ends = self._lattice_ends(variable, given)
+        if ends is None:
+            return variable
+        edges, counts = np.zeros(0), np.zeros(0)
+        for step in range(_REFINED):
+            edges = _round_edges(*ends, variable.integer)
+            counts = self._noisy(bins_sql(variable.numbers, edges.tolist()), len(edges) + 2, f"bins {step}", variable.name)
+            if step == _REFINED - 1:
+                break
+            there = np.flatnonzero(counts[: len(edges) + 1] > _SURE * self.sd)
+            if len(there):
+                ends = (
+                    ends[0] if given[0] is not None else float(edges[max(there[0] - 1, 0)]),
+                    ends[1] if given[1] is not None else float(edges[min(there[-1], len(edges) - 1)]),
+                )
+        low, high = (float(e) for e in ends)
+        inside = np.where(counts[: len(edges) + 1] > self.sd, counts[: len(edges) + 1], 0.0)
+        middles = np.clip(np.r_[low, (edges[:-1] + edges[1:]) / 2, high], low, high)
+        weight = inside / inside.sum() if inside.sum() > 0 else np.full(len(inside), 1 / len(inside))
+        middle = float(weight @ middles)
+        spread = float(np.sqrt(weight @ np.square(middles - middle))) / (high - low)
+        return replace(
+            variable, bounds=(low, high), middle=float(f"{middle:.6g}"), spread=round(min(max(spread, 0.02), 0.5), 4),
+            grid=self._grid(variable, edges, counts[: len(edges) + 1]),
+        )  # fmt: skip
+
+    def _lattice_ends(self, variable: Variable, given: tuple[float | None, float | None]) -> tuple[float, float] | None:
+        """Return ends that enclose nearly all values: given ones, else those of the occupied bins of a fixed lattice."""
+        positive = [m * 10.0**p for p in _POWERS for m in _LEADING]
+        lattice = np.array([*(-e for e in reversed(positive)), 0.0, *positive])
+        counts = self._noisy(bins_sql(variable.numbers, lattice.tolist()), len(lattice) + 2, "lattice", variable.name)
+        there = np.flatnonzero(counts[1 : len(lattice)] > _SURE * self.sd) + 1  # bin i lies between edges i - 1 and i
+        if not len(there) and None in given:
+            return None
+        zero = len(positive)
+        low = given[0] if given[0] is not None else 0.0 if there[0] == zero else float(lattice[there[0] - 1])
+        high = given[1] if given[1] is not None else float(lattice[there[-1]])
+        if high <= low:  # all values are alike
+            high = low + (1.0 if variable.integer else max(abs(low), 1.0) * 0.1)
+        return float(low), float(high)
+
+    def _grid(self, variable: Variable, edges: Numbers, counts: Numbers) -> tuple[float, ...]:
+        """Return edges that leave enough records in each bin by noisy counts; the custodian's cutpoints are among them."""
+        fewest = max(self.n / MOST, _FEWEST + 2 * self.sd)
+        kept: list[float] = []
+        held = 0.0
+        for edge, count in zip(edges.tolist(), counts, strict=False):
+            held += float(count)
+            if held >= fewest:
+                kept.append(edge)
+                held = 0.0
+        if kept and held + float(counts[-1]) < fewest:
+            kept.pop()
+        wanted = variable.cutpoints.edges if variable.cutpoints is not None else ()
+        return tuple(sorted({*kept, *map(float, wanted)}))
 
 
-def _filled(variable: Variable, warehouse: Warehouse, edges: list[float]) -> tuple[float, ...]:
-    """Return the edges that leave enough records in each bin."""
-    if not edges:
-        return ()
-    code = VariableBins.of(variable, edges).codes
-    found = warehouse.ask(f"SELECT {code} AS bin, count(*) AS n FROM records GROUP BY {code}")  # noqa: S608 - ours
-    counts = np.zeros(len(edges) + 2, np.int64)
-    counts[found["bin"]] = found["n"]
-    kept: list[float] = []
-    held = 0
-    for edge, count in zip(edges, counts, strict=False):
-        held += int(count)
-        if held >= _FEWEST:
-            kept.append(edge)
-            held = 0
-    enough = held + int(counts[len(edges)]) >= _FEWEST
-    return tuple(kept if enough else kept[:-1])  # the last bin absorbs the one before it
+def _round_edges(low: float, high: float, whole: bool) -> Numbers:
+    """Return round edges at equal distances between two ends, both of them among the edges or beyond.
+
+    >>> _round_edges(0, 10, True).tolist()[:3], len(_round_edges(0.0, 1.0, False))
+    ([0.0, 1.0, 2.0], 101)
+    """
+    least = (high - low) / _BINS_EACH
+    power = 10.0 ** math.floor(math.log10(least))
+    width = next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= least)
+    width = max(round(width), 1.0) if whole else width
+    first = math.floor(low / width + 1e-9)
+    return np.round(np.arange(first, math.ceil(high / width - 1e-9) + 1) * width, 12)
+
+
+def with_scale(variable: Variable, warehouse: Warehouse, n: int) -> Variable:
+    """Return a variable with the unit of exact sums, which decides about last digits alone."""
+    x = variable.numbers
+    found = warehouse.ask(f"SELECT min({x}) AS low, max({x}) AS high, count({x}) AS n FROM records")  # noqa: S608
+    gaps = int(found["n"][0]) < n
+    if not int(found["n"][0]):
+        return replace(variable, gaps=gaps)
+    low, high = float(found["low"][0]), float(found["high"][0])
+    centre = _centre(low, high)
+    return replace(variable, centre=centre, scale=scale_of(max(abs(low - centre), abs(high - centre))), gaps=gaps)
+
+
+def contents_of(warehouse: Warehouse, variables: Iterable[Variable], secret: Secret) -> dict[str, str]:
+    """Return a keyed digest of the values of each confidential variable: it changes when any value does."""
+    found: dict[str, str] = {}
+    for v in variables:
+        if v.known or v.base is not None:
+            continue
+        parts = _value_parts(v)
+        listed = ", ".join(f"sum(CAST({_mixed(part)} AS BIGINT)) AS h{i}" for i, part in enumerate(parts))
+        sums = warehouse.ask(f"SELECT {listed} FROM records")  # noqa: S608 - names of our own
+        found[v.name] = secret.citation("contents", v.name, *(str(int(sums[f"h{i}"][0])) for i in range(len(parts))))
+    return found
+
+
+_MASK = 2**31 - 1
+
+
+def _value_parts(variable: Variable) -> list[str]:
+    """Return SQL for whole numbers that hold all digits of a variable's values."""
+    parts = [f"CAST({variable.codes} AS BIGINT)"] if variable.levels else []
+    if variable.numeric:
+        x = f"COALESCE(({variable.numbers} - {variable.centre!r}) / {variable.scale!r}, 1.5)"
+        scaled, whole = f"({x} * 1073741824.0)", f"floor({x} * 1073741824.0)"
+        parts += [f"CAST({whole} AS BIGINT)", f"CAST(floor(({scaled} - {whole}) * 1073741824.0) AS BIGINT)"]
+    return parts
+
+
+def _mixed(part: str) -> str:
+    """Return SQL for a hash of a value and the random number of its record; below 2^31."""
+    one = f"((((CAST(r AS BIGINT) * 461845907 + 374761393) & {_MASK}) + (({part}) & {_MASK})) & {_MASK})"
+    two = f"(({one} * 625341585) & {_MASK})"
+    return f"((({two} + floor({two} / 32768)) * 461845907) & {_MASK})".replace("floor(" + two + " / 32768)", f"CAST(floor({two} / 32768) AS BIGINT)")
 
 
 # --- order statistic
@@ -276,37 +401,7 @@ def _order_statistic_ends(warehouse: Warehouse, column: str, where: str) -> tupl
     return float(found["low"][0]), float(found["high"][0])
 
 
-# --- tails
-# Statistics of a column that perturbation needs, computed as aggregates where the records live.
-
-
-TAIL = 0.995
-"""Where the tail of a variable, and of the weights, begins."""
-FEWEST = 20
-"""A tail that is replaced by its mean has at least this many records."""
-
-
-def with_tails(variable: Variable, warehouse: Warehouse) -> Variable:
-    """Return a numerical variable with its scale, its top and bottom codes, and the edges of its grid."""
-    x = variable.numbers
-    found = warehouse.ask(
-        f"SELECT min({x}) AS low, max({x}) AS high, count({x}) AS n, count(*) AS records FROM records"  # noqa: S608
-    )
-    n, gaps = int(found["n"][0]), bool(found["n"][0] < found["records"][0])
-    if not n:
-        return replace(variable, gaps=gaps)
-    # the FEWEST-th value from the end, if it lies further inside
-    rank = max(min(math.ceil(TAIL * n), n - FEWEST + 1), 1)
-    ends = float(found["low"][0]), float(found["high"][0])
-    upper, lower = (order_statistic(warehouse, x, at, ends=ends) for at in (rank, n + 1 - rank))
-    scale, centre = scale_of(max(map(abs, ends))), _centre(lower, upper)
-    negative = ends[0] < 0
-    return replace(
-        variable, centre=centre, scale=scale_of(max(abs(end - centre) for end in ends)), gaps=gaps,
-        top=(upper, _mean(warehouse, x, scale, f"{x} >= {upper!r}")),
-        bottom=(lower, _mean(warehouse, x, scale, f"{x} <= {lower!r}")) if negative else None,
-        grid=round_grid(replace(variable, gaps=gaps), warehouse, n, (lower, upper)),
-    )  # fmt: skip
+# --- weights and exact sums
 
 
 def _centre(low: float, high: float) -> float:
@@ -337,4 +432,5 @@ def weight_facts(warehouse: Warehouse) -> Weight | None:
     ends, rank = (float(found["low"][0]), float(found["high"][0])), math.ceil(TAIL * float(found["n"][0]))
     scale = scale_of(ends[1])
     mean, square = (_mean(warehouse, text, size, "TRUE") for text, size in (("w", scale), ("w * w", scale**2)))
-    return Weight(scale, order_statistic(warehouse, "w", rank, ends=ends), mean, square / mean**2)
+    large = order_statistic(warehouse, "w", rank, ends=ends)
+    return Weight(scale, large, mean, square / mean**2, ends[1])

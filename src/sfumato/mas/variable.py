@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sfumato.errors import DataError, did_you_mean, join_names, shorten, unknown_name
+from sfumato.data.aggregates import bins_sql
 from sfumato.mas.cutpoints import Cutpoints
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
@@ -47,10 +48,15 @@ class Variable:
     """A number in the middle of its values, if these are far from 0 relative to their spread; else 0. Confidential."""
     scale: float = 1.0
     """A power of two that no number, less the centre, exceeds in size; sums are exact in this unit. Confidential."""
-    top: tuple[float, float] | None = None
-    """The top code: a threshold that few values reach, and the mean of those; confidential. None without values."""
-    bottom: tuple[float, float] | None = None
-    """The bottom code, where values may be negative; confidential."""
+    bounds: tuple[float, float] | None = None
+    """Public bounds that its numbers are clipped to: from the schema, the custodian, or noisy counts at freezing. None without
+    values."""
+    middle: float = 0.0
+    """Nominal mean, between the bounds; public, as read off noisy counts."""
+    spread: float = 0.5
+    """Nominal standard deviation as a share of the range; public, and only sets the size of noise."""
+    shares: tuple[float, ...] = ()
+    """Nominal share of each level; public, and only sets the size of noise."""
     gaps: bool = False
     """Whether records without a number exist."""
     grid: tuple[float, ...] = ()
@@ -64,8 +70,18 @@ class Variable:
 
     @property
     def codes(self) -> str:
+        """SQL for the level numbers of the prepared records."""
+        return self.codes_column
+
+    @property
+    def codes_column(self) -> str:
         """Column of the prepared records that holds level numbers."""
         return f"k{self.place}"
+
+    @property
+    def plain_name(self) -> str:
+        """Its name in the data set."""
+        return self.name
 
     @property
     def numbers(self) -> str:
@@ -127,16 +143,18 @@ class Variable:
     def to_dict(self) -> dict[str, Any]:
         """Return the table for the data set's confidential file: values that differ from the defaults."""
         out: dict[str, Any] = {"name": self.name, "place": self.place, "known": self.known}
-        for field in ("levels", "top", "bottom", "grid", "words", "groups"):
+        for field in ("levels", "bounds", "shares", "grid", "words", "groups"):
             if value := getattr(self, field):
                 out[field] = list(value)
-        for field in ("numeric", "integer", "label", "unit", "gaps"):
+        for field in ("numeric", "integer", "label", "unit", "gaps", "middle"):
             if value := getattr(self, field):
                 out[field] = value
         if self.cutpoints is not None:
             out["cutpoints"] = self.cutpoints.to_dict()
         if self.scale != 1.0:
             out["scale"] = self.scale
+        if self.spread != 0.5:
+            out["spread"] = self.spread
         if self.centre:
             out["centre"] = self.centre
         if self.level != "person":
@@ -155,6 +173,41 @@ class Variable:
         if "base" in fields:
             fields["base"] = (others or {})[fields["base"]]
         return cls(**fields)
+
+
+@dataclass(frozen=True)
+class VariableBins(Variable):
+    """Bins of a variable that is not coded so in the prepared records; the last level holds records without a value.
+
+    Bin i holds what is above edge i − 1 and at most edge i, as with cutpoints.
+    """
+
+    source: str = ""
+    """The name of the variable."""
+
+    @classmethod
+    def of(cls, variable: Variable, edges: Sequence[float], shares: Sequence[float] = ()) -> VariableBins:
+        """Return a variable cut at some edges. Its name says where, so that other edges are another variable."""
+        cut = Cutpoints(tuple(edges), whole=variable.integer, unit=variable.unit)
+        taken = {f.name: getattr(variable, f.name) for f in fields(variable)}
+        name = f"{variable.name}\x1f{','.join(f'{e!r}' for e in cut.edges)}"
+        changed = {"name": name, "levels": (*cut.labels, MISSING), "cutpoints": cut, "shares": tuple(shares), "source": variable.name}
+        return cls(**{**taken, **changed})
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Where the bins end; the last one is open."""
+        return self.cutpoints.edges if self.cutpoints is not None else ()
+
+    @property
+    def codes(self) -> str:
+        """SQL for the number of a record's bin."""
+        return bins_sql(self.numbers, self.edges)
+
+    @property
+    def plain_name(self) -> str:
+        """Its name in the data set."""
+        return self.source
 
 
 def level_text(value: object) -> str:

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, unknown_name
-from sfumato.files import sweep, whole_folder
-from sfumato.mas.accounts import Sets
+from sfumato.files import sweep, whole_folder, write_text
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cutpoint_strategies import Preview
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, load
 from sfumato.mas.ledger import Alert, Ledger, Place, alerts_in
+from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import LevelRecode
-from sfumato.mas.question import Analysis, Findings, Question
+from sfumato.mas.question import Analysis, Question, Result, Steps
+from sfumato.mas.register import Register, known_part
 from sfumato.mas.registration import (
     DatasetPlan,
     Registration,
@@ -38,12 +41,13 @@ from sfumato.mas.registration import (
     remove_registered,
     write_version,
 )
-from sfumato.mas.rule import Stage
+from sfumato.mas.rule import UniverseEvidence
+from sfumato.mas.sums import CellSums, Loss, SumsRequest
 from sfumato.mas.universe import Selection, Spec, Universe
 from sfumato.mas.usage import UsageReport, usage_of
 from sfumato.mas.variable import Variable
 from sfumato.schema.schema import Schema
-from sfumato.toml import parse
+from sfumato.toml import dump, parse
 from sfumato.utility.estimators import TooManyTerms
 
 # --- dry run
@@ -53,25 +57,30 @@ from sfumato.utility.estimators import TooManyTerms
 class DryRun(Analysis, abstract=True):
     """No analysis: only check whether a universe passes its rules, for `Vault.check`."""
 
+    kind = "check"
+
     @override
     def wording(self) -> str:
         return self.name
 
+    @override
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
-        """Return no variable."""
         return ()
 
-    def run(self, question: Question) -> Findings:
-        """Return an empty result."""
-        return Findings({})
+    @override
+    def steps(self, question: Question, register: Register) -> Steps:
+        return Result({})
+        yield
 
 
 # --- answering
-# From a request to an answer: validate the question, apply rules, compute, apply rules again.
+# From a question to an answer: rules on known variables, protected sums, the analysis, rules on its evidence.
 
 
 _LISTED = 20
 """An answer explains at most this many codes; `Dataset.describe` has them all."""
+_STEPS = 64
+"""No analysis asks more often."""
 
 
 def question_of(dataset: Dataset, policy: Policy, universe: Spec, analysis: Analysis) -> Question:
@@ -80,39 +89,89 @@ def question_of(dataset: Dataset, policy: Policy, universe: Spec, analysis: Anal
         raise ParameterError("an analysis is an object such as CrossTab(('sex',)) or OLS('income ~ age').")
     if not isinstance(policy, Policy):
         raise ParameterError("a policy is a Policy, such as Policy.named('hardened').")
-    question = Question(dataset, policy, Universe.of(universe), analysis)
+    question = Question(dataset.codebook, policy, Universe.of(universe), analysis)
     with contextlib.suppress(TooManyTerms):  # not an error: it is refused and logged
         analysis.variables(dataset.variables)
     Selection.of(question.universe, dataset.variables)
     return question
 
 
-def answer(question: Question) -> tuple[Answer | Refusal, tuple[Sets, ...]]:
-    """Answer a question (MAS.md, "From query to answer"); return the answer with the sets that it is about."""
-    try:
-        question.analysis.variables(question.dataset.variables)
-    except TooManyTerms:
-        return Refusal("formula_size", "The formula has too many terms.", "Write out the terms that matter."), ()
-    asked = question.selection.plain.variables
-    if not all(v.known for v in asked):  # for known ones, the cube written when the version was frozen may serve
-        question.dataset.cubes.foresee((*asked, *question.analysis.sides(question.dataset.variables)))
-    stages: tuple[Stage, ...] = ("universe", "analysis")
-    for stage in stages:
-        if (refusal := question.refused(stage)) is not None:
-            return refusal, tuple(question.looked.values())
-    found = question.analysis.run(question)
-    if isinstance(found, Refusal):
-        return found, tuple(question.looked.values())
-    dataset, policy = question.dataset.label, question.policy.label
-    citation = question.secret.citation(dataset, policy, question.wording)
-    notes = (*found.notes, *_meanings(question))
-    made = Answer(question.analysis.name, found.tables, notes, dataset, policy, citation, found.facts)
-    return made, (*question.looked.values(), *found.sets)
+@dataclass(eq=False)
+class Answering:
+    """One question on its way to an answer; `losses` is what was computed so far, to be charged whatever comes of it."""
+
+    dataset: Dataset
+    question: Question
+    losses: list[Loss] = field(default_factory=list)
+
+    def answer(self) -> Answer | Refusal:
+        """Answer the question, or refuse it."""
+        question, policy = self.question, self.question.policy
+        try:
+            question.analysis.variables(question.codebook.variables)
+        except TooManyTerms:
+            return Refusal("formula_size", "The formula has too many terms.", "Write out the terms that matter.")
+        register = self.dataset.register(policy)
+        for rule in policy.rules:
+            if (refusal := rule.before(question, register)) is not None:
+                return refusal
+        universe = self._universe()
+        for rule in policy.rules:
+            if rule.needs is UniverseEvidence and (refusal := rule.judged(question.analysis.kind, (universe,))) is not None:
+                return refusal
+        result = self._run(question.analysis.steps(question, register))
+        if isinstance(result, Refusal):
+            return result
+        for rule in policy.rules:
+            if (refusal := rule.judged(question.analysis.kind, (universe, *result.evidence))) is not None:
+                return refusal
+        dataset, label = question.codebook.label, policy.label
+        citation = self.dataset.secret.citation(dataset, label, question.wording)
+        notes = (*result.notes, *_meanings(question))
+        return Answer(question.analysis.name, result.tables, notes, dataset, label, citation, result.facts)
+
+    def _run(self, steps: Steps) -> Result | Refusal:
+        """Give an analysis the protected sums that it asks for, until it returns."""
+        mechanism = Mechanism(self.dataset, self.question.policy, self.question)
+        try:
+            request = next(steps)
+            for _ in range(_STEPS):
+                sums, losses = mechanism.protect(request)
+                self.losses += losses
+                request = steps.send(sums)
+        except StopIteration as done:
+            found: Result | Refusal = done.value
+            return found
+        raise DataError("this analysis takes too many steps. Ask for something simpler.")
+
+    def _universe(self) -> UniverseEvidence:
+        """Return noisy counts of the sets that form the universe, where its conditions are confidential."""
+        question = self.question
+        selection = question.selection
+        hidden = tuple(v for v in selection.plain.variables if not v.known)
+        if not hidden or not any(rule.needs is UniverseEvidence for rule in question.policy.rules):
+            return UniverseEvidence(question, None)
+        exact = not question.policy.counts.sd
+        sides = selection.variables if exact else selection.plain.variables if not _is_product(selection) else hidden
+        around = dataclasses.replace(question, universe=Universe())
+        around.__dict__["selection"] = Selection((), (np.ones((), bool),)) if exact else known_part(selection)
+        sums, losses = Mechanism(self.dataset, question.policy, around).protect(SumsRequest({"cells": CellSums(sides)}))
+        self.losses += losses
+        return UniverseEvidence(question, sums.cells("cells"))
+
+
+def _is_product(selection: Selection) -> bool:
+    """Return whether a universe asks the same of confidential variables wherever its known part is."""
+    plain = selection.plain
+    known = tuple(i for i, v in enumerate(plain.variables) if v.known)
+    hidden = tuple(i for i, v in enumerate(plain.variables) if not v.known)
+    whole = plain.chosen.any(axis=known, keepdims=True) & plain.chosen.any(axis=hidden, keepdims=True)
+    return bool((whole == plain.chosen).all())
 
 
 def _meanings(question: Question) -> Iterator[str]:
     """Yield the meanings of the levels in the answer, where they are codes; the order does not depend on the wording."""
-    used = {v.name: v for v in question.analysis.variables(question.dataset.variables)}
+    used = {v.name: v for v in question.analysis.variables(question.codebook.variables)}
     for name, variable in sorted(used.items()):
         told = [f"{a} = {b}" for a, b in zip(variable.levels, variable.words, strict=False) if a != b]
         if told:
@@ -425,51 +484,53 @@ class Vault:
         *,
         user: str = "custodian",
     ) -> Answer | Refusal:
-        """Answer or refuse a question: rules, subsample, computation, rules again, perturbation, accounts; log it."""
-        question = self._question(dataset, universe, analysis, policy)
+        """Answer or refuse a question: rules, protected sums, accounts; log it."""
+        about, question = self._question(dataset, universe, analysis, policy)
         if (refusal := self._robot(question, user)) is not None:
             return refusal
-        with self._logged(question, user):
-            found, sets = answer(question)
+        answering = Answering(about, question)
+        with self._logged(answering, user):
+            found = answering.answer()
         if isinstance(found, Refusal):
             told, place = {"outcome": "refused", "rule": found.rule}, None
         else:
-            told, place = (
-                {"outcome": "answered", "citation": found.citation},
-                Place(question.dataset, question.selection),
-            )
-        settled = self._settled(question, user, told, sets, place)
+            told, place = {"outcome": "answered", "citation": found.citation}, Place(about, question.selection)
+        settled = self._settled(answering, user, told, place)
         return found if settled is None else settled
 
     def check(
         self, dataset: str | Dataset, universe: Spec = None, policy: Policy | None = None, *, user: str = "custodian"
     ) -> Refusal | None:
         """Check whether a universe passes its rules: return the refusal, or None; charge and log it like a question."""
-        question = self._question(dataset, universe, DryRun(), policy)
+        about, question = self._question(dataset, universe, DryRun(), policy)
         if (refusal := self._robot(question, user)) is not None:
             return refusal
-        with self._logged(question, user):
-            refusal = question.refused("universe")
+        answering = Answering(about, question)
+        with self._logged(answering, user):
+            found = answering.answer()
+        refusal = found if isinstance(found, Refusal) else None
         told = {"outcome": "passed"} if refusal is None else {"outcome": "refused", "rule": refusal.rule}
-        settled = self._settled(question, user, told, question.looked.values())
+        settled = self._settled(answering, user, told)
         return refusal if settled is None else settled
 
-    def _question(self, dataset: str | Dataset, universe: Spec, analysis: Analysis, policy: Policy | None) -> Question:
+    def _question(
+        self, dataset: str | Dataset, universe: Spec, analysis: Analysis, policy: Policy | None
+    ) -> tuple[Dataset, Question]:
         asked = dataset if isinstance(dataset, Dataset) else self.dataset(dataset)
-        return question_of(asked, self.policy_of(asked.name) if policy is None else policy, universe, analysis)
+        return asked, question_of(asked, self.policy_of(asked.name) if policy is None else policy, universe, analysis)
 
     def _robot(self, question: Question, user: str) -> Refusal | None:
         limits = question.policy
         content = {**question.to_json(), "policy": limits.label}
-        return self.ledger.refuse_robot(user, question.dataset.name, content, limits.per_minute)
+        return self.ledger.refuse_robot(user, question.codebook.name, content, limits.per_minute)
 
     @contextmanager
-    def _logged(self, question: Question, user: str) -> Iterator[None]:
-        """Log an error that appears only in the computation, and charge the sets that rules checked; hide internal errors."""
+    def _logged(self, answering: Answering, user: str) -> Iterator[None]:
+        """Log an error that appears only in the computation, and charge what was computed; hide internal errors."""
         try:
             yield
         except Exception as error:
-            self._settled(question, user, {"outcome": "error"}, question.looked.values())
+            self._settled(answering, user, {"outcome": "error"})
             if isinstance(error, SfumatoError):
                 raise
             raise DataError(
@@ -477,15 +538,28 @@ class Vault:
             ) from None
 
     def _settled(
-        self, question: Question, user: str, told: Mapping[str, str], sets: Iterable[Sets], place: Place | None = None
+        self, answering: Answering, user: str, told: Mapping[str, str], place: Place | None = None
     ) -> Refusal | None:
-        limits, asked = question.policy, question.dataset
+        question, dataset = answering.question, answering.dataset
+        limits = question.policy
         content = {**question.to_json(), "policy": limits.label, **told}
-        through = limits.perturbation
         return self.ledger.settle(
-            user, asked.name, content, tuple(one.through(through) for one in sets), limits.accounts, asked.variables,
-            limits.per_minute, place,
+            user, dataset.name, content, answering.losses, limits.accounts, dataset.variables, limits.per_minute, place,
+            self.projects().get(user), dataset.frozen_loss,
         )  # fmt: skip
+
+    # -- projects
+
+    def projects(self) -> dict[str, str]:
+        """Return the project of each user who has one."""
+        path = self.folder / "projects.toml"
+        return {str(k): str(v) for k, v in parse(path.read_text("utf-8")).get("users", {}).items()} if path.is_file() else {}
+
+    def assign(self, user: str, project: str | None) -> None:
+        """Give a user the share of a project in the common account (`Accounts.projects`); None for that of all others."""
+        users = {name: of for name, of in self.projects().items() if name != user}
+        users |= {user: project} if project else {}
+        write_text(self.folder / "projects.toml", dump({"users": users}, "user", ()), confidential=True)
 
     # -- for the custodian
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.warehouse import Warehouse
-from sfumato.errors import ParameterError, join_names, shorten
-from sfumato.mas.question import levels_of, numbers_in
+from typing_extensions import override
+
+from sfumato.contract.parameters import param
+from sfumato.errors import DataError, ParameterError, join_names, shorten
+from sfumato.mas.question import Analysis, levels_of, numbers_in
 from sfumato.mas.variable import MISSING, Variable, need_variable
 from sfumato.typing import Numbers
-from sfumato.utility.estimators import parse
+from sfumato.utility.estimators import TooManyTerms, parse
 
 # --- terms
 # The formula of a model in canonical form: the same for the same model, however it was written.
@@ -105,15 +107,32 @@ def title(term: Term) -> str:
     return ":".join(f"{function}({name})" if function else name for function, name in term)
 
 
+class FormulaAnalysis(Analysis, abstract=True):
+    """What is asked by a formula, over the records of a universe that have all its variables."""
+
+    formula: str = param(doc="R-style formula, such as log(income) ~ age + C(race)")
+    weighted: bool = param(default=False, doc="whether records count by their survey weights")
+
+    @override
+    def validate(self) -> None:
+        if not isinstance(self.formula, str):
+            raise ParameterError(f"the formula of {self.name} is a text, such as log(income) ~ age + C(race).")
+        with contextlib.suppress(TooManyTerms):  # refused where it is asked, so that it is logged
+            Terms.of(self.formula)
+
+    def terms(self, known: Mapping[str, Variable]) -> Terms:
+        """Return the formula in canonical form."""
+        return Terms.of(self.formula, known)
+
+    @override
+    def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
+        return self.terms(known).variables(known)
+
+
 # --- numbers
-# One numerical factor of a model: a variable, top-coded where the policy says so, and transformed.
+# One numerical factor of a model: a variable, clipped to its public bounds where the policy says so, and transformed.
 
 
-_SQL = {
-    "": "{x}", "log": "CASE WHEN {x} > 0 THEN ln({x}) END",
-    "log1p": "CASE WHEN abs({x}) < 0.1 THEN 2 * atanh({x} / (2 + {x})) WHEN {x} > -1 THEN ln(1 + {x}) END",
-    "sqrt": "CASE WHEN {x} >= 0 THEN sqrt({x}) END", "square": "({x} * {x})",
-}  # fmt: skip
 _NUMPY: dict[str, Any] = {"log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "square": np.square}
 
 
@@ -121,24 +140,26 @@ _NUMPY: dict[str, Any] = {"log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "sq
 class Number:
     """A function of a variable; `standardise` is left to the coefficients, so that it has the noise of the plain variable."""
 
-    column: str
-    """Of the prepared records."""
-    name: str
-    """How the formula names it, without standardise: "log(income)"."""
+    variable: Variable
     function: str = ""
     standardised: bool = False
-    top: tuple[float, float] | None = None
-    """A value, and what replaces those from it on."""
-    bottom: tuple[float, float] | None = None
+    clip: bool = False
 
     @classmethod
-    def of(cls, variable: Variable, function: str, top_coded: bool) -> Number:
+    def of(cls, variable: Variable, function: str, clip: bool) -> Number:
         """Make the factor of a variable."""
         standardised = function == "standardise"
-        plain = "" if standardised else function
-        name = f"{plain}({variable.name})" if plain else variable.name
-        ends = (variable.top, variable.bottom) if top_coded else (None, None)
-        return cls(variable.numbers, name, plain, standardised, *ends)
+        return cls(variable, "" if standardised else function, standardised, clip and variable.bounds is not None)
+
+    @property
+    def column(self) -> str:
+        """Column of the prepared records that holds its numbers."""
+        return self.variable.numbers
+
+    @property
+    def name(self) -> str:
+        """How the formula names it, without standardise: "log(income)"."""
+        return f"{self.function}({self.variable.name})" if self.function else self.variable.name
 
     @property
     def title(self) -> str:
@@ -148,84 +169,59 @@ class Number:
     def values(self, piece: Mapping[str, NDArray[Any]]) -> Numbers:
         """Return its numbers for a piece of the records, shape (n,); not finite where it is missing or not defined."""
         x = np.asarray(piece[self.column], np.float64)
-        if self.top is not None:
-            x = np.where(x >= self.top[0], self.top[1], x)
-        if self.bottom is not None:
-            x = np.where(x <= self.bottom[0], self.bottom[1], x)
+        if self.clip and self.variable.bounds is not None:
+            x = np.clip(x, *self.variable.bounds)
+        return self._transformed(x)
+
+    def _transformed(self, x: Numbers) -> Numbers:
         if not self.function:
             return x
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             return np.asarray(_NUMPY[self.function](x), np.float64)
 
-    def sql(self) -> str:
-        """Return the same as SQL; null where it is missing or not defined."""
-        x = self.column
-        if self.bottom is not None:
-            x = f"CASE WHEN {x} <= {literal(self.bottom[0])} THEN {literal(self.bottom[1])} ELSE {x} END"
-        if self.top is not None:
-            x = f"CASE WHEN {self.column} >= {literal(self.top[0])} THEN {literal(self.top[1])} ELSE {x} END"
-        return f"({_SQL[self.function].format(x=f'({x})')})"
+    @property
+    def partial(self) -> bool:
+        """Whether some records may have no number: those without a value, and those for which the function is not defined."""
+        low = self.variable.bounds[0] if self.variable.bounds is not None else -np.inf
+        undefined = {"log": low <= 0, "log1p": low <= -1, "sqrt": low < 0}.get(self.function, False)
+        return self.variable.gaps or undefined
 
-
-def literal(value: float) -> str:
-    """Return a number as SQL that both engines read as the same double.
-
-    >>> literal(0.5)
-    '(5.00000000000000000e-01)'
-    """
-    return f"({value:.17e})"
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The least and the largest value of a factor in the whole data set; confidential."""
-
-    low: float
-    high: float
-    gaps: bool
-    """Whether some records of the data set have no value."""
-    binary: bool = False
-    """Whether all values are 0 or 1."""
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Public bounds of its numbers; refuse a variable without any."""
+        if self.variable.bounds is None:
+            raise DataError(
+                f"variable '{self.variable.name}' has no public bounds, so that nothing can be computed of its numbers. The "
+                "custodian can give it bounds in the schema."
+            )
+        low, high = self.variable.bounds
+        step = (high - low) / _STEPS
+        ends = [low, high, *([0.0] if low < 0 < high else []), low + step]
+        found = self._transformed(np.array(ends))
+        found = found[np.isfinite(found)]
+        return float(found.min()), float(found.max())
 
     @property
     def middle(self) -> float:
-        """The middle of the range; 0 where there are no values."""
-        return (self.low + self.high) / 2 if np.isfinite(self.low + self.high) else 0.0
+        """A nominal mean of its numbers; public."""
+        low, high = self.bounds
+        at = float(self._transformed(np.array([self.variable.middle]))[0])
+        return min(max(at, low), high) if np.isfinite(at) else (low + high) / 2
 
     @property
-    def half(self) -> float:
-        """Half the range, up to the next quarter of a power of two: noise is in proportion to it, and must not tell the ends."""
-        exact = (self.high - self.low) / 2
-        return 2.0 ** (math.ceil(4 * math.log2(exact) - 1e-9) / 4) if exact > 0 else 0.0
+    def spread(self) -> float:
+        """A nominal standard deviation of its numbers; public."""
+        low, high = self.bounds
+        if not self.function or self.variable.bounds is None:
+            return self.variable.spread * (high - low)
+        a, b = self.variable.bounds
+        sd = self.variable.spread * (b - a)
+        ends = self._transformed(np.clip(np.array([self.variable.middle - sd, self.variable.middle + sd]), a + (b - a) / _STEPS, b))
+        return float(min(max(abs(ends[1] - ends[0]) / 2, 0.02 * (high - low)), (high - low) / 2))
 
-    @property
-    def largest(self) -> float:
-        """The largest size of a value, likewise."""
-        return Bounds(0.0, 2 * max(abs(self.low), abs(self.high)), False).half
 
-
-def bounds_of(warehouse: Warehouse, numbers: Sequence[Number]) -> list[Bounds]:
-    """Return the bounds of some factors: of the whole data set, so that noise has one scale for every set of records."""
-    if not numbers:
-        return []
-    listed = [
-        f"min({x.sql()}) AS a{i}, max({x.sql()}) AS b{i}, count({x.sql()}) AS c{i}, "
-        f"count(CASE WHEN {x.sql()} IN (0, 1) THEN 1 END) AS d{i}"
-        for i, x in enumerate(numbers)
-    ]
-    found = warehouse.ask(f"SELECT count(*) AS n, {', '.join(listed)} FROM records")  # noqa: S608 - names of our own
-
-    def bound(name: str) -> float:
-        value = found[name][0]
-        return float("nan") if value is None else float(value)
-
-    return [
-        Bounds(
-            bound(f"a{i}"), bound(f"b{i}"), int(found[f"c{i}"][0]) < int(found["n"][0]),
-            int(found[f"c{i}"][0]) == int(found[f"d{i}"][0]),
-        )
-        for i in range(len(numbers))
-    ]  # fmt: skip
+_STEPS = 1_000
+"""Where a function is not defined at the lower bound, its bounds begin this part of the range above it."""
 
 
 # --- design
