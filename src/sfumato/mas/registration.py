@@ -105,7 +105,7 @@ def write_version(
         facts: dict[str, Any] = {
             "name": plan.name, "version": int(folder.name), "title": plan.title, "engine": data.engine.name,
         }  # fmt: skip
-        facts |= {"contents": contents, "frozen_loss": facts_of.loss(variables.values())}
+        facts |= {"contents": contents, "frozen_loss": facts_of.loss}
         if plan.registered:
             facts["registered"] = plan.registered
         if (weight := weight_facts(warehouse)) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -176,10 +176,14 @@ TAIL = 0.995
 """Where the tail of the weights begins."""
 _LEADING = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 _POWERS = range(-6, 13)
-_SURE = 4.5
-"""A bin is taken for occupied above so many standard deviations of its noise."""
-_REFINED = 2
-"""How often the range of a variable is cut into bins again."""
+_SURE = 2.5
+"""A bin beside occupied ones is taken for occupied above so many standard deviations of its noise."""
+_FIRST = 4.5
+"""The first occupied bin needs so many."""
+_GAP = 2
+"""Occupied bins have at most so many empty ones between them."""
+_EMPTY = 3.0
+"""Bins together hold nobody below so many standard deviations."""
 _BINS_EACH = 128
 MOST = 64
 """Most bins of a grid."""
@@ -196,77 +200,100 @@ class PublicFacts:
     contents: Mapping[str, str]
     n: int
 
+    tables: list[str] = field(default_factory=list)
+    """The confidential variables that were counted, once for each table."""
+
     @property
     def sd(self) -> float:
         """Standard deviation of the noise on a count at freezing."""
-        return float(np.clip(self.n / 1_000, 8.0, 20.0))
+        return float(np.clip(self.n / 1_600, 8.0, 16.0))
 
     @property
-    def table_loss(self) -> float:
-        """What one such table of a confidential variable tells of a record: it may move from one bin to another."""
-        return 2 / self.sd**2
-
-    def loss(self, variables: Iterable[Variable]) -> float:
-        """Return what all facts together tell of a record."""
-        tables = sum(
-            (1 + _REFINED) * v.numeric + bool(v.levels) for v in variables if not v.known and v.base is None
-        )
-        return tables * self.table_loss
+    def loss(self) -> float:
+        """What all facts together tell of a record: in each table it may move from one bin to another."""
+        return len(self.tables) * 2 / self.sd**2
 
     def of(self, variable: Variable, given: tuple[float | None, float | None] = (None, None)) -> Variable:
         """Return a variable with its public facts; `given` are bounds from the schema or the custodian."""
-        found = self._with_shares(variable) if variable.levels else variable
-        return self._with_bounds(found, given) if variable.numeric else found
+        if variable.base is not None:
+            base = np.array(variable.base.shares or [1 / len(variable.groups)] * len(variable.groups))
+            return replace(variable, shares=tuple(np.bincount(variable.groups, base, len(variable.levels)).tolist()))
+        if variable.numeric:
+            return self._with_bounds(variable, given)
+        noisy = self._noisy(variable, variable.codes, len(variable.levels), "shares")
+        return replace(variable, shares=self._shares(noisy))
 
-    def _noisy(self, code: str, bins: int, purpose: str, name: str) -> Numbers:
+    def _shares(self, noisy: Numbers) -> tuple[float, ...]:
+        """Return shares from noisy counts; none is below what the noise would hide."""
+        counts = np.maximum(noisy, self.sd)
+        return tuple(float(f"{share:.4g}") for share in counts / counts.sum())
+
+    def _noisy(self, variable: Variable, code: str, bins: int, purpose: str) -> Numbers:
         found = self.warehouse.ask(f"SELECT {code} AS bin, count(*) AS n FROM records GROUP BY {code}")  # noqa: S608 - ours
         counts = np.zeros(bins)
         counts[np.asarray(found["bin"], np.int64)] = found["n"]
+        name = variable.name
+        self.tables.extend([] if variable.known else [name])
         keys = [f"{name}/{self.contents.get(name, '')}/{self.n}/{i}".encode() for i in range(bins)]
         return counts + self.sd * self.secret.normals(keys, f"frozen {purpose}")
-
-    def _with_shares(self, variable: Variable) -> Variable:
-        if variable.base is not None:
-            base = np.array(variable.base.shares)
-            return replace(variable, shares=tuple(np.bincount(variable.groups, base, len(variable.levels)).tolist()))
-        noisy = np.maximum(self._noisy(variable.codes, len(variable.levels), "shares", variable.name), self.sd)
-        return replace(variable, shares=tuple(np.round(noisy / noisy.sum(), 6).tolist()))
 
     def _with_bounds(self, variable: Variable, given: tuple[float | None, float | None]) -> Variable:
         ends = self._lattice_ends(variable, given)
         if ends is None:
             return variable
-        edges, counts = np.zeros(0), np.zeros(0)
-        for step in range(_REFINED):
-            edges = _round_edges(*ends, variable.integer)
-            counts = self._noisy(bins_sql(variable.numbers, edges.tolist()), len(edges) + 2, f"bins {step}", variable.name)
-            if step == _REFINED - 1:
-                break
-            there = np.flatnonzero(counts[: len(edges) + 1] > _SURE * self.sd)
-            if len(there):
-                ends = (
-                    ends[0] if given[0] is not None else float(edges[max(there[0] - 1, 0)]),
-                    ends[1] if given[1] is not None else float(edges[min(there[-1], len(edges) - 1)]),
-                )
-        low, high = (float(e) for e in ends)
-        inside = np.where(counts[: len(edges) + 1] > self.sd, counts[: len(edges) + 1], 0.0)
+        edges, counts = self._binned(variable, ends, "bins")
+        inner = self._without_empty(edges, counts)
+        if inner != ends and None in given:
+            ends = (inner[0] if given[0] is None else ends[0], inner[1] if given[1] is None else ends[1])
+            edges, counts = self._binned(variable, ends, "finer bins")
+        low, high = ends
+        held = counts[: len(edges) + 1]
+        inside = np.where(held > self.sd, held, 0.0)
         middles = np.clip(np.r_[low, (edges[:-1] + edges[1:]) / 2, high], low, high)
         weight = inside / inside.sum() if inside.sum() > 0 else np.full(len(inside), 1 / len(inside))
         middle = float(weight @ middles)
         spread = float(np.sqrt(weight @ np.square(middles - middle))) / (high - low)
-        return replace(
+        found = replace(
             variable, bounds=(low, high), middle=float(f"{middle:.6g}"), spread=round(min(max(spread, 0.02), 0.5), 4),
-            grid=self._grid(variable, edges, counts[: len(edges) + 1]),
+            grid=self._grid(variable, edges, held),
         )  # fmt: skip
+        if variable.cutpoints is None:
+            return found
+        place = np.searchsorted(np.array(variable.cutpoints.edges), middles - 1e-9 * (high - low))
+        by_level = np.bincount(place, held, len(variable.levels))[: len(variable.levels)]
+        return replace(found, shares=self._shares(by_level))
+
+    def _binned(self, variable: Variable, ends: tuple[float, float], purpose: str) -> tuple[Numbers, Numbers]:
+        edges = _round_edges(*ends, variable.integer)
+        return edges, self._noisy(variable, bins_sql(variable.numbers, edges.tolist()), len(edges) + 2, purpose)
+
+    def _without_empty(self, edges: Numbers, counts: Numbers) -> tuple[float, float]:
+        """Return the ends of the range without the three quarters of it, or more, in which there is nobody."""
+        inner = counts[1 : len(edges)]
+        ends = []
+        for side in (inner, inner[::-1]):
+            reached = np.cumsum(side) > _EMPTY * self.sd * np.sqrt(np.arange(1, len(side) + 1))
+            empty = int(np.argmax(reached)) if reached.any() else 0
+            ends.append(empty if empty >= 0.75 * len(side) else 0)
+        return float(edges[max(ends[0] - 1, 0)]), float(edges[len(edges) - 1 - max(ends[1] - 1, 0)])
 
     def _lattice_ends(self, variable: Variable, given: tuple[float | None, float | None]) -> tuple[float, float] | None:
         """Return ends that enclose nearly all values: given ones, else those of the occupied bins of a fixed lattice."""
         positive = [m * 10.0**p for p in _POWERS for m in _LEADING]
         lattice = np.array([*(-e for e in reversed(positive)), 0.0, *positive])
-        counts = self._noisy(bins_sql(variable.numbers, lattice.tolist()), len(lattice) + 2, "lattice", variable.name)
-        there = np.flatnonzero(counts[1 : len(lattice)] > _SURE * self.sd) + 1  # bin i lies between edges i - 1 and i
-        if not len(there) and None in given:
+        if given[0] is not None and given[1] is not None:
+            return given[0], given[1]
+        counts = self._noisy(variable, bins_sql(variable.numbers, lattice.tolist()), len(lattice) + 2, "lattice")
+        inner = counts[1 : len(lattice)]  # bin i lies between edges i - 1 and i
+        first = int(np.argmax(inner))
+        if inner[first] < _FIRST * self.sd and None in given:
             return None
+        last, occupied = first, inner > _SURE * self.sd
+        while (near := np.flatnonzero(occupied[last + 1 : last + 2 + _GAP])).size:
+            last += 1 + int(near[-1])
+        while (near := np.flatnonzero(occupied[max(first - 1 - _GAP, 0) : first])).size:
+            first = max(first - 1 - _GAP, 0) + int(near[0])
+        there = (first + 1, last + 1)
         zero = len(positive)
         low = given[0] if given[0] is not None else 0.0 if there[0] == zero else float(lattice[there[0] - 1])
         high = given[1] if given[1] is not None else float(lattice[there[-1]])

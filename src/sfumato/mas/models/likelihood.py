@@ -1,0 +1,678 @@
+"""Models by likelihood from protected sums: logistic, multinomial and Poisson regression.
+
+With known predictors the sums X'y suffice: they are asked for once, and the rest is a function of known variables (McCullagh and
+Nelder 1989, section 2.2). With confidential predictors a fixed number of scoring steps is asked for.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from sfumato.contract.parameters import param
+from sfumato.errors import DataError, ParameterError, join_names, unknown_name
+from sfumato.mas.answer import Refusal
+from sfumato.mas.codebook import Codebook
+from sfumato.mas.models.design import Category, Number
+from sfumato.mas.models.linear import LargestLeverage
+from sfumato.mas.models.model import (
+    COLLINEAR,
+    DEPENDENT,
+    EMPTY,
+    ModelAnalysis,
+    ModelColumns,
+    allowed_levels,
+    coefficient_rows,
+    conditioned,
+    counted,
+    largest_correlation,
+    model_columns,
+    model_notes,
+    rounded,
+)
+from sfumato.mas.models.products import ONE, Factors, Monomial, MonomialRows, Products
+from sfumato.mas.question import Question, Result, Steps
+from sfumato.mas.register import Register, known_part
+from sfumato.mas.rule import CorrelationEvidence, ModelEvidence
+from sfumato.mas.sums import Confidential, Piece, ProtectedSums, RecordFunction, SumsRequest, TotalSums
+from sfumato.mas.variable import MISSING, Variable, level_text
+from sfumato.typing import Numbers
+
+_NEWTON = 25
+"""Most steps on known variables; they converge quadratically."""
+_SCORING = 4
+"""Steps on confidential predictors, each a request."""
+_EARLY, _ROUGH = 0.1, 0.1
+"""Part of the noise's precision that early steps, and curvatures, need."""
+_FAR = 30.0
+"""A larger linear predictor means separation."""
+ONE_OUTCOME = Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
+SEPARATED = Refusal(
+    "separation",
+    "A term, or several together, tell the outcome of some records exactly, so their coefficients have no finite value.",
+    "Leave that term out, or choose a coarser one.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What a likelihood model explains: the columns of its outcomes but the base, and what each is called."""
+
+    monomials: tuple[Monomial, ...]
+    equations: tuple[str, ...]
+    """The base first, then a name for each outcome."""
+    note: str
+    flip: bool = False
+    """Whether the base is modelled: the coefficients change their signs."""
+
+
+class LikelihoodAnalysis(ModelAnalysis, abstract=True):
+    """A model by likelihood with the canonical link."""
+
+    @abstractmethod
+    def outcomes(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, Any]:
+        """Return the factor of the outcome, how outcomes are modelled, and the size of the rarest; or a refusal."""
+
+    @abstractmethod
+    def link(self) -> Link:
+        """Return means and variances for linear predictors."""
+
+    @override
+    def steps(self, question: Question, register: Register) -> Steps:
+        self.check_weights(question)
+        terms = self.terms(question.codebook.variables)
+        laid = yield from self.outcomes(question, register)
+        if isinstance(laid, Refusal):
+            return laid
+        outcome, place, rarest = laid
+        columns = yield from model_columns(question, register, terms, outcome)
+        if isinstance(columns, Refusal):
+            return columns
+        modelled: Outcomes = place(columns)
+        fit = yield from fitted(question, register, columns, modelled, self.link(), self.weighted)
+        if isinstance(fit, Refusal):
+            return fit
+        rows = fit.rows()
+        facts: dict[str, Any] = {"n": None if np.isnan(fit.shown_n) else fit.shown_n}
+        facts |= rounded({"pseudo-R²": fit.share, "log-likelihood": fit.value, "log-likelihood of the intercept": fit.null}, question.policy.models.digits)
+        notes = (modelled.note, *columns.notes, *model_notes(question, "classical" if not self.weighted else self.covariance, fit.gaps, self.weighted))
+        evidence = (
+            ModelEvidence(fit.n, fit.beta.size, columns.levels, rarest, fit.share_seen, fit.leverage),
+            CorrelationEvidence(fit.correlation, fit.n),
+        )  # fmt: skip
+        return Result({"coefficients": rows}, facts, notes, evidence)
+
+
+class Link:
+    """Means, variances and log-likelihood of an exponential family with its canonical link."""
+
+    bound: float = 1.0
+
+    @staticmethod
+    def mean(linear: Numbers) -> Numbers:
+        """Return the means for linear predictors; shape (equations, n)."""
+        raise NotImplementedError
+
+    @staticmethod
+    def log_partition(linear: Numbers) -> Numbers:
+        """Return what the log-likelihood loses beside y·η; shape (n,)."""
+        raise NotImplementedError
+
+    @staticmethod
+    def curvature(mean: Numbers, a: int, b: int) -> Numbers:
+        """Return the covariance of outcomes a and b for given means; shape (n,)."""
+        raise NotImplementedError
+
+
+class Logit(Link):
+    """Multinomial logits against a base; binary logistic regression with one equation."""
+
+    @override
+    @staticmethod
+    def mean(linear: Numbers) -> Numbers:
+        top = np.maximum(linear.max(axis=0), 0.0)
+        raised = np.exp(linear - top)
+        return np.asarray(raised / (raised.sum(axis=0) + np.exp(-top)))
+
+    @override
+    @staticmethod
+    def log_partition(linear: Numbers) -> Numbers:
+        top = np.maximum(linear.max(axis=0), 0.0)
+        return np.asarray(top + np.log(np.exp(linear - top).sum(axis=0) + np.exp(-top)))
+
+    @override
+    @staticmethod
+    def curvature(mean: Numbers, a: int, b: int) -> Numbers:
+        return np.asarray(mean[a] * ((1.0 if a == b else 0.0) - mean[b]))
+
+
+class LogMean(Link):
+    """Poisson regression."""
+
+    @override
+    @staticmethod
+    def mean(linear: Numbers) -> Numbers:
+        return np.asarray(np.exp(np.minimum(linear, _FAR)))
+
+    @override
+    @staticmethod
+    def log_partition(linear: Numbers) -> Numbers:
+        return np.asarray(np.exp(np.minimum(linear, _FAR)).sum(axis=0))
+
+    @override
+    @staticmethod
+    def curvature(mean: Numbers, a: int, b: int) -> Numbers:
+        return mean[a] if a == b else np.zeros(mean.shape[1])
+
+
+# --- fit
+
+
+class FittedSums(RecordFunction):
+    """Log partition, fitted means times the columns, and the information, at some coefficients (equations, columns)."""
+
+    def __init__(self, rows: MonomialRows, link: Link, beta: Numbers, weights: int) -> None:
+        self.rows, self.link, self.beta, self.weights = rows, link, beta, weights
+
+    @override
+    @property
+    def columns(self) -> Sequence[str]:
+        return list(dict.fromkeys([*self.rows.columns, *(["w"] if self.weights else [])]))
+
+    @override
+    def __call__(self, piece: Piece) -> Numbers:
+        x, complete = self.rows(piece), self.rows.read(piece)[2]
+        w = complete * (np.asarray(piece["w"], np.float64) if self.weights else 1.0)
+        return curved(self.link, self.beta, x, w)
+
+
+def curved(link: Link, beta: Numbers, x: Numbers, w: Numbers) -> Numbers:
+    """Return Σ w log partition, Σ w μ x′ and Σ w x x′ cov(μ), raveled; `x` is (columns, n)."""
+    linear = beta @ x
+    mean = link.mean(linear)
+    equations, k = beta.shape
+    blocks = np.empty((equations, k, equations, k))
+    for a in range(equations):
+        for b in range(a, equations):
+            block = (x * (w * link.curvature(mean, a, b))) @ x.T
+            blocks[a, :, b, :] = blocks[b, :, a, :] = block
+    return np.concatenate([[float(w @ link.log_partition(linear))], ((mean * w) @ x.T).ravel(), blocks.ravel()])
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodFit:
+    """A fit; coefficients have one row for each outcome but the base."""
+
+    question: Question
+    columns: ModelColumns
+    outcomes: Outcomes
+    beta: Numbers
+    information: Numbers
+    noise: Numbers
+    """Covariance of the noise on the score, shape (equations × columns, equations × columns)."""
+    value: float
+    null: float
+    n: float
+    gaps: bool
+    leverage: float
+    correlation: float
+
+    @cached_property
+    def shown_n(self) -> float:
+        """The number of records that is published; NaN if it is too small."""
+        return float(self.question.policy.counts.shown(np.array([self.n]))[0])
+
+    @property
+    def share(self) -> float:
+        """McFadden's pseudo-R²."""
+        return 1 - self.value / self.null if self.null else np.nan
+
+    @cached_property
+    def _bread(self) -> Numbers:
+        return np.asarray(np.linalg.inv(self.information))
+
+    @property
+    def share_seen(self) -> float:
+        """Pseudo-R² as the rule sees it: less what noise may add to the log-likelihood."""
+        if not self.null:
+            return 0.0
+        part = np.diag(self._bread @ self.noise)
+        return 1 - (self.value - float(np.sum(part) / 2 + np.sqrt(np.sum(part**2) / 2))) / self.null
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each coefficient of each outcome."""
+        user = self.columns.to_formula()
+        equations, k = self.beta.shape
+        whole = self._bread * self.question.policy.variance_inflation + self._bread @ self.noise @ self._bread
+        out: list[dict[str, Any]] = []
+        titles = [column.title for column in self.columns.design.columns]
+        sign = -1.0 if self.outcomes.flip else 1.0
+        for a in range(equations):
+            block = whole[a * k : (a + 1) * k, a * k : (a + 1) * k]
+            variance = np.einsum("ij,jk,ik->i", user, block, user)
+            rows = coefficient_rows(titles, sign * (user @ self.beta[a]), variance, self.question.policy.models)
+            head = {"outcome": self.outcomes.equations[a + 1]} if equations > 1 else {}
+            out += [head | row for row in rows]
+        return out
+
+
+Fitting = Generator[SumsRequest, ProtectedSums, LikelihoodFit | Refusal]
+
+
+def fitted(
+    question: Question, register: Register, columns: ModelColumns, outcomes: Outcomes, link: Link, weighted: bool
+) -> Fitting:
+    """Ask for the sums of a likelihood model, and solve it."""
+    factors = columns.factors
+    hidden_x = any(factors.known(m, False) != ONE for m in columns.monomials)
+    shape = Products(question, register, factors, columns.monomials, ())
+    size = Products(question, register, factors, (ONE,), ((0, 0),))
+    if hidden_x or shape.all_confidential:
+        return (yield from _scored(question, columns, outcomes, link, weighted, size, register))
+    rows = MonomialRows(factors, True, columns.monomials)
+    xx = Products(question, register, factors, columns.monomials, tuple((i, j) for i in range(len(columns.monomials)) for j in range(i, len(columns.monomials))), int(weighted)).matrices(None)[0]
+    n = float(register.cells((), known_part(question.selection))[0].sum())
+    if not n > outcomes.equations.__len__() * len(columns.monomials):
+        return EMPTY
+    if conditioned(xx)[0] < DEPENDENT:
+        return COLLINEAR
+    turn = np.linalg.inv(np.linalg.cholesky(xx))
+    turned = MonomialRows(factors, True, columns.monomials, int(weighted), turn)
+    names = ";".join(factors.wording(m) for m in columns.monomials)
+    ys = [factors.known(m, False) for m in outcomes.monomials]
+    p = len(columns.monomials)
+    back = np.linalg.inv(turn)
+    xy, noise = np.zeros((len(ys), p)), np.zeros((len(ys) * p, len(ys) * p))
+    part = TotalSums(
+        f"outcomes w{int(weighted)} {names}:{';'.join(factors.wording(y) for y in ys)}", turned, MonomialRows(factors, False, ys),
+        tuple(factors.bounds(y) for y in ys), tuple((j, a) for a in range(len(ys)) for j in range(p)), shape.variables, shape.by,
+    )  # fmt: skip
+    if all(y == ONE for y in ys):  # nothing confidential is asked
+        crossed = tuple((j, p + a) for a in range(len(ys)) for j in range(p))
+        whole = Products(question, register, factors, (*columns.monomials, *outcomes.monomials), crossed, int(weighted))
+        xy = whole.matrices(None)[0][p:, :p]
+    else:
+        sums = (yield SumsRequest({"xy": part})).totals("xy")
+        xy = np.array([back @ sums.values[a * p : (a + 1) * p] for a in range(len(ys))])
+        for a in range(len(ys)):
+            own = slice(a * p, (a + 1) * p)
+            noise[own, own] = back @ np.diag(sums.variances[own]) @ back.T
+    if factors.numbers and columns.outcome is not None:  # the outcome is read centred and scaled
+        scale, centre = factors.scale[-1], factors.centre[-1]
+        ones = register.reduce(_Ones(rows, int(weighted)), _Ones(rows, int(weighted)).columns, known_part(question.selection))
+        xy, noise = xy * scale + centre * ones, noise * scale**2
+    found = _solved(register, question, rows, link, xy, int(weighted))
+    if isinstance(found, Refusal):
+        return found
+    beta, value, null, information = found
+    leverage = register.reduce(LargestLeverage(MonomialRows(factors, True, columns.monomials, 0, turn)), turned.columns, known_part(question.selection))
+    gaps = any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
+    return LikelihoodFit(
+        question, columns, outcomes, beta, information, noise, value, null, n, gaps, LargestLeverage.read(leverage),
+        largest_correlation(xx, columns.design.intercept),
+    )  # fmt: skip
+
+
+class _Ones(RecordFunction):
+    def __init__(self, rows: MonomialRows, weights: int) -> None:
+        self.rows, self.weights = rows, weights
+
+    @override
+    @property
+    def columns(self) -> Sequence[str]:
+        return list(dict.fromkeys([*self.rows.columns, *(["w"] if self.weights else [])]))
+
+    @override
+    def __call__(self, piece: Piece) -> Numbers:
+        x = self.rows(piece)
+        return np.asarray(x @ np.asarray(piece["w"], np.float64)) if self.weights else np.asarray(x.sum(axis=1))
+
+
+def _solved(
+    register: Register, question: Question, rows: MonomialRows, link: Link, xy: Numbers, weights: int
+) -> tuple[Numbers, float, float, Numbers] | Refusal:
+    """Solve Σ x μ(xβ) = X'y by Newton's method over known variables; also the log-likelihoods and the information."""
+    universe = known_part(question.selection)
+
+    def at(beta: Numbers) -> tuple[float, Numbers, Numbers]:
+        work = FittedSums(rows, link, beta, weights)
+        found = register.reduce(work, work.columns, universe)
+        k = beta.size
+        return float(found[0]), found[1 : 1 + k].reshape(beta.shape), found[1 + k :].reshape(k, k)
+
+    beta = np.zeros(xy.shape)
+    if (beta.shape[1] == 0) or not np.isfinite(xy).all():
+        return ONE_OUTCOME
+    loss, fitted_sums, information = at(beta)
+    value = float((beta * xy).sum()) - loss
+    null = _null(link, xy, rows, register, universe, weights)
+    for _ in range(_NEWTON):
+        try:
+            step = np.linalg.solve(information, (xy - fitted_sums).ravel()).reshape(beta.shape)
+        except np.linalg.LinAlgError:
+            return SEPARATED
+        size = 1.0
+        while True:
+            trial = beta + size * step
+            loss, fitted_sums, information = at(trial)
+            better = float((trial * xy).sum()) - loss
+            if better >= value - 1e-12 * abs(value) or size < 1e-4:
+                break
+            size /= 2
+        beta, value = trial, better
+        if np.abs(trial).max(initial=0) > 1e3 or conditioned(information)[0] < DEPENDENT:
+            return SEPARATED
+        if size == 1.0 and np.abs(step).max(initial=0) < 1e-9 * max(np.abs(beta).max(initial=0), 1.0):
+            break
+    else:
+        return SEPARATED
+    return beta, value, null, information
+
+
+def _null(link: Link, xy: Numbers, rows: MonomialRows, register: Register, universe: Any, weights: int) -> float:
+    """Return the log-likelihood of the intercept alone; 0 where there is none."""
+    if rows.monomials[0] != ONE:
+        return 0.0
+    work = _Ones(MonomialRowsOne(rows), weights)
+    n = float(register.reduce(work, work.columns, universe)[0])
+    y = xy[:, 0]
+    if isinstance(link, LogMean):
+        return float((y * np.log(np.maximum(y / n, 1e-300)) - y).sum())
+    shares = np.clip(np.r_[n - y.sum(), y] / n, 1e-12, 1.0)
+    return float(n * (shares * np.log(shares)).sum())
+
+
+class MonomialRowsOne(MonomialRows):
+    """The intercept of a model's rows."""
+
+    def __init__(self, rows: MonomialRows) -> None:
+        self.__dict__.update(rows.__dict__)
+        self.monomials, self.matrix, self.weights = (ONE,), None, 0
+
+
+# --- scoring with confidential predictors
+
+
+class ScoreRows(RecordFunction):
+    """Score, information, log-likelihood and a 1 for each complete record, at some coefficients."""
+
+    def __init__(self, factors: Factors, columns: Sequence[Monomial], outcomes: Sequence[Monomial], link: Link, beta: Numbers, outcome_scale: tuple[float, float]) -> None:
+        every = [*columns, *outcomes]
+        self.known = MonomialRows(factors, True, [factors.known(m) for m in every])
+        self.hidden = MonomialRows(factors, False, [factors.known(m, False) for m in every])
+        self.k, self.link, self.beta, self.outcome_scale = len(columns), link, beta, outcome_scale
+
+    @override
+    @property
+    def columns(self) -> Sequence[str]:
+        return list(dict.fromkeys([*self.known.columns, *self.hidden.columns]))
+
+    @override
+    def __call__(self, piece: Piece) -> Numbers:
+        complete = self.known.read(piece)[2] & self.hidden.read(piece)[2]
+        whole = self.known(piece) * self.hidden(piece)
+        x, y = whole[: self.k], whole[self.k :] * self.outcome_scale[0] + self.outcome_scale[1]
+        linear = self.beta @ x
+        mean = self.link.mean(linear)
+        equations = len(self.beta)
+        rows = [(y[a] - mean[a]) * x[j] for a in range(equations) for j in range(self.k)]
+        for a in range(equations):
+            for b in range(a, equations):
+                c = self.link.curvature(mean, a, b)
+                rows += [c * x[i] * x[j] for i in range(self.k) for j in range(i, self.k)]
+        rows += [(y * linear).sum(axis=0) - self.link.log_partition(linear), np.ones(len(complete)), *y]
+        return np.array(rows) * complete
+
+
+def _scored(
+    question: Question, columns: ModelColumns, outcomes: Outcomes, link: Link, weighted: bool, size: Products, register: Register
+) -> Fitting:
+    """Take a fixed number of scoring steps, each a request."""
+    factors, k, equations = columns.factors, len(columns.monomials), len(outcomes.monomials)
+    shape = Products(question, register, factors, columns.monomials, ())
+    y_low, y_high, y_spread, scale = 0.0, 1.0, 0.5, (1.0, 0.0)
+    if columns.outcome is not None:
+        scale = (float(factors.scale[-1]), float(factors.centre[-1]))
+        (y_low, y_high), y_spread = columns.outcome.bounds, columns.outcome.spread
+    reach = max(y_high - y_low, 1.0)
+    ends = [factors.bounds(m) for m in columns.monomials]
+    size_of = [max(abs(e.low), abs(e.high)) for e in _whole_bounds(factors, columns.monomials)]
+    rms = [max(e.spread, 0.05) for e in ends]
+    bounds = [Confidential(-reach * s, reach * s, y_spread * r) for _ in range(equations) for s, r in zip(size_of, rms, strict=True)]
+    top = 0.25 if isinstance(link, Logit) else reach
+    for a in range(equations):
+        for b in range(a, equations):
+            sign = -top if a != b else 0.0
+            bounds += [
+                Confidential(min(sign * size_of[i] * size_of[j], -top * size_of[i] * size_of[j] if _signed(ends, i, j) else 0.0), top * size_of[i] * size_of[j], top * rms[i] * rms[j] / 2)
+                for i in range(k) for j in range(i, k)
+            ]  # fmt: skip
+    bounds += [Confidential(-3.0 * reach, 3.0 * reach, 0.5 * reach), Confidential(0.0, 1.0, 0.1), *(Confidential(min(y_low, 0.0), max(y_high, 0.0), y_spread) for _ in range(equations))]
+    noisy = bool(question.policy.models.sd)
+    beta = np.zeros((equations, k))
+    names = ";".join(factors.wording(m) for m in (*columns.monomials, *outcomes.monomials))
+    steps, m = (_SCORING if noisy else _NEWTON), equations * k
+    values, variances = np.zeros(len(bounds)), np.zeros(len(bounds))
+    for step in range(steps):
+        rows = ScoreRows(factors, columns.monomials, outcomes.monomials, link, beta, scale)
+        words = ",".join(f"{b:.12g}" for b in beta.ravel())
+
+        def part(chosen: range, share: float, rows: ScoreRows = rows, words: str = words) -> TotalSums:
+            return TotalSums(
+                f"score {chosen} {type(link).__name__} w{int(weighted)} {names} at {words}",
+                MonomialRows(factors, True, (ONE,), int(weighted)), rows, tuple(bounds), tuple((0, g) for g in chosen), shape.variables,
+                shape.by, share if noisy else 1.0,
+            )  # fmt: skip
+
+        last = step == steps - 1
+        parts = {"score": part(range(m), 1.0 if last else _EARLY)}
+        if not noisy or step in (0, steps - 1):
+            parts["rest"] = part(range(m, len(bounds)), _ROUGH)
+        sums = yield SumsRequest(parts)
+        values[:m], variances[:m] = sums.totals("score").values, sums.totals("score").variances
+        if "rest" in parts:
+            values[m:], variances[m:] = sums.totals("rest").values, sums.totals("rest").variances
+        score = values[:m]
+        information, at = np.zeros((m, m)), m
+        for a in range(equations):
+            for b in range(a, equations):
+                for i in range(k):
+                    for j in range(i, k):
+                        for u, v, r, c in ((a, b, i, j), (a, b, j, i), (b, a, i, j), (b, a, j, i)):
+                            information[u * k + r, v * k + c] = values[at]
+                        at += 1
+        if conditioned(information)[0] < (1e-4 if noisy else DEPENDENT):
+            return COLLINEAR if step == 0 else SEPARATED
+        change = np.linalg.solve(information, score).reshape(beta.shape)
+        largest = np.abs(change).max(initial=0)
+        beta = beta + change * min(1.0, 5.0 / max(largest, 1e-300))
+        if np.abs(beta).max(initial=0) > 1e3:
+            return SEPARATED
+        if not noisy and largest < 1e-10 * max(np.abs(beta).max(initial=0), 1.0):
+            break
+    n = float(values[-1 - equations])
+    if not n > k * equations:
+        return EMPTY
+    y = values[-equations:]
+    intercept = columns.design.intercept
+    if isinstance(link, LogMean):
+        null = float((y * np.log(np.maximum(y / n, 1e-300)) - y).sum())
+    else:
+        shares = np.clip(np.r_[n - y.sum(), y] / n, 1e-12, 1.0)
+        null = float(n * (shares * np.log(shares)).sum()) if intercept else 0.0
+    noise = np.diag(variances[: equations * k])
+    gaps = any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
+    correlation = largest_correlation(information[:k, :k], intercept)
+    return LikelihoodFit(question, columns, outcomes, beta, information, noise, float(values[-2 - equations]), null, n, gaps, 0.0, correlation)
+
+
+def _whole_bounds(factors: Factors, monomials: Sequence[Monomial]) -> list[Confidential]:
+    """Return bounds of whole columns, known parts included."""
+    out = []
+    for numbers, _ in monomials:
+        most = 1.0
+        for i in numbers:
+            a, b = ((end - factors.centre[i]) / factors.scale[i] for end in factors.numbers[i].bounds)
+            most *= max(abs(a), abs(b))
+        out.append(Confidential(-most if numbers else 0.0, most, most / 2))
+    return out
+
+
+def _signed(ends: Sequence[Confidential], i: int, j: int) -> bool:
+    return i != j
+
+
+# --- analyses
+
+
+class Logistic(LikelihoodAnalysis):
+    """Logistic regression of one level of the outcome against all others, or of a number that is 0 or 1.
+
+    Of two levels the second one is modelled, unless `event` names the other; of more, `event` must be given.
+    """
+
+    event: str | None = param(default=None, doc="the level of the outcome that is modelled")
+
+    @override
+    def validate(self) -> None:
+        super().validate()
+        if self.event is not None:
+            object.__setattr__(self, "event", level_text(self.event))
+
+    @override
+    def link(self) -> Link:
+        return Logit()
+
+    @override
+    def wording(self) -> str:
+        return f"{super().wording()}:{self.event or ''}"
+
+    @override
+    def wording_for(self, codebook: Codebook) -> str:
+        function, name = self.terms(codebook.variables).outcome
+        variable = codebook.variables[name]
+        levels = [level for level in variable.levels if level != MISSING]
+        usual_event = levels[-1] if function == "C" and len(levels) == 2 else "1" if not function else None
+        return f"{super().wording_for(codebook)}:{self._level(variable) or usual_event}"
+
+    def _level(self, variable: Variable) -> str | None:
+        """Return the level that the event names: by its code, or by what the code means."""
+        if self.event in variable.words:
+            return variable.levels[variable.words.index(self.event)]
+        return self.event
+
+    @override
+    def outcomes(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, Any]:
+        function, name = self.terms(question.codebook.variables).outcome
+        variable = question.codebook.variables[name]
+        if function not in ("", "C"):
+            raise ParameterError(f"the outcome of logistic is a level of '{name}', not a function of it.")
+        if function == "":
+            if self.event not in (None, "1"):
+                raise ParameterError(
+                    f"the outcome '{name}' is a number: its event is 1. Write C({name}) for its levels."
+                )
+            number = Number.of(variable, "", False)
+            if number.bounds != (0.0, 1.0):
+                raise DataError(
+                    "the outcome of a logistic model has two levels, or is a number with bounds of 0 and 1. Choose another outcome, "
+                    "or another model."
+                )
+
+            def place_number(columns: ModelColumns) -> Outcomes:
+                return Outcomes((columns.y,), (f"{name} = 0", f"{name} = 1"), f"The modelled outcome is {name} = 1.")
+
+            return number, place_number, np.inf
+        allowed = allowed_levels(question, variable)
+        if len(allowed) < 2:
+            return ONE_OUTCOME
+        given, outcomes = self._level(variable), [level for level in variable.levels if level != MISSING]
+        if given is None and len(allowed) > 2:
+            raise ParameterError(
+                f"'{name}' has more than two levels here. Say which one is modelled with event=, or use multinomial. "
+                f"Levels: {join_names(outcomes, 20)}."
+            )
+        if given is not None and given not in outcomes:
+            named = dict.fromkeys((*outcomes, *(word for word in variable.words if word != MISSING)))
+            raise DataError(unknown_name("level", given, named, f"the outcome '{name}'"))
+        event = allowed[-1] if given is None else variable.levels.index(given)
+        if event not in allowed:
+            return ONE_OUTCOME
+        flip = len(allowed) == 2 and event == allowed[0]  # of two levels one is fitted, with one noise
+        fitted_level = allowed[-1] if flip else event
+        counts = yield from counted(question, register, [(name,)])
+        sizes = counts[name,]
+        rarest = float(min(sizes[event], sum(sizes[i] for i in allowed if i != event)))
+        said = f"{name} = {variable.levels[event]}"
+        names = (said, f"{name} = {variable.levels[fitted_level]}") if flip else (f"others than {said}", said)
+        category = Category.of(variable, allowed, allowed[0])
+
+        def place(columns: ModelColumns) -> Outcomes:
+            at = len(columns.factors.categories) - 1
+            return Outcomes((((), ((at, fitted_level),)),), names, f"The modelled outcome is {said}.", flip)
+
+        return category, place, rarest
+
+
+class Multinomial(LikelihoodAnalysis):
+    """Logistic regression of every level of the outcome against its most frequent one."""
+
+    @override
+    def link(self) -> Link:
+        return Logit()
+
+    @override
+    def outcomes(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, Any]:
+        function, name = self.terms(question.codebook.variables).outcome
+        variable = question.codebook.variables[name]
+        if function != "C":
+            raise ParameterError(f"the outcome of multinomial is the levels of a variable: write C({name}).")
+        allowed = allowed_levels(question, variable)
+        counts = yield from counted(question, register, [(name,)])
+        sizes: Mapping[int, float] = {i: float(counts[name,][i]) for i in allowed}
+        shown = [i for i in allowed if sizes[i] >= 0.5]
+        if len(shown) < 2:
+            return ONE_OUTCOME
+        base = max(shown, key=lambda i: (sizes[i], -i))
+        flip = len(shown) == 2 and base == shown[1]  # of two levels the second one is fitted, as in logistic: one noise
+        order = shown if len(shown) == 2 else [base, *(i for i in shown if i != base)]
+        said = f"Coefficients compare each level of {name} with {variable.levels[base]}, the most frequent one."
+        names = tuple(f"{name} = {variable.levels[i]}" for i in order)
+        if flip:
+            names = (names[1], names[0])
+        category = Category.of(variable, shown, base)
+
+        def place(columns: ModelColumns) -> Outcomes:
+            at = len(columns.factors.categories) - 1
+            return Outcomes(tuple(((), ((at, i),)) for i in order[1:]), names, said, flip)
+
+        return category, place, min(sizes.values())
+
+
+class Poisson(LikelihoodAnalysis):
+    """Poisson regression of a count, with the logarithm as its link."""
+
+    @override
+    def link(self) -> Link:
+        return LogMean()
+
+    @override
+    def outcomes(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, Any]:
+        function, name = self.terms(question.codebook.variables).outcome
+        if function:
+            raise ParameterError(f"the outcome of poisson is a plain count: write {name}.")
+        number = Number.of(question.codebook.variables[name], "", question.policy.amounts.clip)
+        if number.bounds[0] < 0:
+            raise DataError(f"the outcome of poisson is a count, and '{name}' may be negative. Choose another outcome or ols.")
+
+        def place(columns: ModelColumns) -> Outcomes:
+            return Outcomes((columns.y,), ("", name), f"The modelled outcome is the mean of {name}.")
+
+        yield from ()
+        return number, place, np.inf
