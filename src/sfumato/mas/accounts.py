@@ -6,12 +6,13 @@ the share of guesses that are right when somebody who knows everything else tell
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,13 @@ from typing_extensions import override
 from sfumato.contract.parameters import Parametric, param
 from sfumato.errors import ParameterError
 from sfumato.files import parse_json
-from sfumato.mas.sums import Loss
+from sfumato.mas.sums import Company, Loss
 from sfumato.mas.universe import in_base
 from sfumato.mas.variable import Variable
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
-CELLS = 1_000_000
-"""Most cells of the table by which accounts are stored."""
+CELLS = {"known": 1_000_000, "unknown": 2_000}
+"""Most cells of the table by which accounts are stored: with others unknown, all answers are seen together."""
 
 
 def loss_of(right: float) -> float:
@@ -50,11 +51,16 @@ def right_of(loss: float) -> float:
 class Accounts(Parametric, family="accounts"):
     """Limits on what answers may tell of a record: as guesses between two values that are right, of 100.
 
-    They hold for whoever knows everything else: all known variables, and the confidential values of all others.
+    With `others` known they hold for whoever knows everything else: all known variables, and the confidential values of all
+    others. With others unknown, for those who know all known variables alone; what they would be otherwise is reported.
     """
 
     user: float = param(default=60.0, doc="most guesses that are right, of 100, with the answers to one user", low=50, above=True, high=100)
     everybody: float = param(default=65.0, doc="most guesses that are right, of 100, with the answers to all users", low=50, above=True, high=100)
+    others: Literal["known", "unknown"] = param(
+        default="known",
+        doc="whether limits hold for whoever knows the confidential values of all others, or for those who do not know them",
+    )
     projects: Mapping[str, float] = param(
         default={}, doc="share of the common account that the custodian gives to each project; the rest is for all other users"
     )
@@ -79,12 +85,15 @@ class Accounts(Parametric, family="accounts"):
 
 @dataclass(frozen=True, eq=False)
 class Charge:
-    """The cost of an answer: an amount for each cell of some known variables."""
+    """What an answer tells of the records in each cell of some known variables."""
 
     variables: tuple[tuple[str, tuple[str, ...]], ...]
     """Names and levels."""
     amounts: Numbers
     """One axis per variable."""
+    groups: Whole
+    """Which cells are added up together; same shape."""
+    company: tuple[Company, ...] = ()
 
     @classmethod
     def of(cls, loss: Loss, new: NDArray[np.bool_]) -> Charge | None:
@@ -93,52 +102,138 @@ class Charge:
         if not costs.any():
             return None
         plain = loss.selection.plain
+        numbered = np.arange(costs.size).reshape(costs.shape)
         sides, costs = in_base(loss.sides, costs)
+        _, numbered = in_base(loss.sides, numbered)
         names = {v.name: v for v in (*plain.variables, *sides)}
         order = [names[name] for name in sorted(names)]
         chosen = _laid(np.asarray(plain.chosen, np.float64), [v.name for v in plain.variables], [v.name for v in order])
-        amounts = chosen * _laid(costs, [v.name for v in sides], [v.name for v in order])
-        full = np.broadcast_to(amounts, [len(v.levels) for v in order])
-        return cls(tuple((v.name, v.levels) for v in order), np.array(full))
+        shape = [len(v.levels) for v in order]
+        amounts, groups = (_laid(a, [v.name for v in sides], [v.name for v in order]) for a in (costs, numbered))
+        found = np.array(np.broadcast_to(chosen * amounts, shape)), np.array(np.broadcast_to(groups, shape), np.int64)
+        return cls(tuple((v.name, v.levels) for v in order), *found, loss.company)
 
     def to_text(self) -> str:
         """Return the text stored in the ledger: sides on which nothing depends are left out."""
-        amounts, variables = self.amounts, list(self.variables)
+        amounts, groups, variables = self.amounts, self.groups, list(self.variables)
         for axis in reversed(range(len(variables))):
-            if (amounts == amounts.take([0], axis)).all():
-                amounts = amounts.take(0, axis)
+            if all((a == a.take([0], axis)).all() for a in (amounts, groups)):
+                amounts, groups = amounts.take(0, axis), groups.take(0, axis)
                 del variables[axis]
         listed = [float(f"{v:.6g}") for v in np.asarray(amounts).ravel()]
-        return json.dumps({"variables": variables, "amounts": listed}, ensure_ascii=False)
+        table: dict[str, Any] = {"variables": variables, "amounts": listed}
+        if self.company:
+            table |= {"groups": np.asarray(groups).ravel().tolist()}
+            table |= {"company": [[list(c.about), float(f"{c.variance:.6g}"), float(f"{c.part:.6g}")] for c in self.company]}
+        return json.dumps(table, ensure_ascii=False)
 
     @classmethod
     def from_text(cls, text: str) -> Charge:
         """Read the text of `to_text`."""
         table = parse_json(text)
         variables = tuple((name, tuple(levels)) for name, levels in table["variables"])
-        return cls(variables, np.array(table["amounts"]).reshape([len(levels) for _, levels in variables]))
+        shape = [len(levels) for _, levels in variables]
+        amounts = np.array(table["amounts"]).reshape(shape)
+        groups = np.array(table.get("groups", np.zeros(amounts.size)), np.int64).reshape(shape)
+        company = tuple(Company(tuple(about), variance, part) for about, variance, part in table.get("company", ()))
+        return cls(variables, amounts, groups, company)
 
 
-@dataclass(eq=False)
 class Balance:
-    """The amount spent on each cell of a table of known variables."""
+    """What was told of the records in each cell of a table of known variables, to one payer.
 
-    variables: tuple[Variable, ...]
-    spent: Numbers = field(init=False)
+    The losses of all answers add up. Where others are not known, they hide a record: with sums s of a confidential variable over
+    cells of n records, each of variance v, and the precision M of all answers about s together, an attacker who knows neither s
+    nor any record gets h / (1 − v h) about one record of cell k, with h the k-th diagonal element of (M⁻¹ + diag(v n))⁻¹. It is
+    the loss of all answers together, so that sets which differ by few cells are charged for their difference.
+    """
 
-    def __post_init__(self) -> None:
-        self.spent = np.zeros([len(v.levels) for v in self.variables])
+    def __init__(self, variables: tuple[Variable, ...], counts: Whole | None = None) -> None:
+        self.variables = variables
+        shape = [len(v.levels) for v in variables]
+        self.formal = np.zeros(shape)
+        """Sum of losses for whoever knows all others; one axis per variable."""
+        self._alone = np.zeros(shape)
+        self._counts = None if counts is None else counts.ravel().astype(np.float64)
+        self._precisions: dict[tuple[tuple[str, ...], float], Numbers] = {}
+        self._told = np.zeros(shape)
+        self._since = np.zeros(shape)
 
-    def after(self, charges: Sequence[Charge]) -> Numbers:
-        """Return the amounts spent after some charges; cells that no charge touches are 0."""
-        added = np.zeros(self.spent.shape)
+    @property
+    def spent(self) -> Numbers:
+        """What was told of each cell's records, as the limits count it."""
+        return self.formal if self._counts is None else self._told + self._since
+
+    def fits(self, charges: Sequence[Charge], limit: float) -> bool:
+        """Return whether nothing is told beyond a limit after some charges, of the records that they are about."""
+        added = sum((self._spread(charge) for charge in charges), np.zeros(self.formal.shape))
+        here = added > 0
+        if (self.formal + added)[here].max(initial=0.0) <= limit:
+            return True
+        if self._counts is None:
+            return False
+        if (self.spent + added)[here].max(initial=0.0) <= limit:
+            return True
+        trial = copy.copy(self)
+        trial._precisions, trial._alone = {k: v.copy() for k, v in self._precisions.items()}, self._alone.copy()
         for charge in charges:
-            added = added + self._spread(charge)
-        return np.where(added > 0, self.spent + added, 0.0)
+            trial._add(charge)
+        told = trial._joint()
+        return bool(told[here].max(initial=0.0) <= limit)
 
     def pay(self, charge: Charge) -> None:
         """Add a charge."""
-        self.spent = self.spent + self._spread(charge)
+        added = self._spread(charge)
+        self.formal = self.formal + added
+        if self._counts is not None:
+            self._add(charge)
+            self._since = self._since + added
+
+    def settle(self) -> None:
+        """Find what all answers together tell, anew."""
+        if self._counts is not None:
+            self._told, self._since = np.minimum(self._joint(), self.formal), np.zeros(self.formal.shape)
+
+    def _add(self, charge: Charge) -> None:
+        """Add the precision of an answer: what it is about, or that of each record alone where no others hide it."""
+        here = {v.name: v.levels for v in self.variables}
+        if not charge.company or any(here.get(name) != levels for name, levels in charge.variables):
+            self._alone = self._alone + self._spread(charge)
+            return
+        order = list(here)
+        names = [name for name, _ in charge.variables]
+        shape = self.formal.shape
+        amounts = np.broadcast_to(_laid(charge.amounts, names, order), shape).ravel()
+        groups = np.broadcast_to(_laid(charge.groups, names, order), shape).ravel()
+        lived = np.flatnonzero((amounts > 0) & (self._counts > 0))
+        member = np.zeros((int(groups.max(initial=0)) + 1, amounts.size))
+        member[groups[lived].astype(np.int64), lived] = np.sqrt(amounts[lived])
+        member = member[member.any(axis=1)]
+        precision = member.T @ member
+        for company in charge.company:
+            key = (company.about, company.variance)
+            self._precisions[key] = self._precisions.get(key, 0.0) + company.part * precision
+
+    def _joint(self) -> Numbers:
+        """Return what all answers together tell of a record in each cell."""
+        assert self._counts is not None  # noqa: S101 - others are not known
+        total = self._alone.ravel().copy()
+        lived = np.flatnonzero(self._counts > 0)
+        n = self._counts[lived]
+        blocks: dict[tuple[str, ...], list[tuple[float, Numbers]]] = {}
+        for (about, variance), precision in self._precisions.items():
+            blocks.setdefault(about, []).append((variance, precision))
+        for parts in blocks.values():
+            variance = min(v for v, _ in parts)
+            precision = sum((m for _, m in parts), np.zeros(()))[np.ix_(lived, lived)]
+            if variance <= 0:
+                total[lived] += np.diag(precision)
+                continue
+            root = np.sqrt(variance * n)
+            inner = np.linalg.inv(np.eye(len(n)) + root[:, None] * precision * root[None, :])
+            h = np.maximum(1 - np.diag(inner), 0.0) / (variance * n)
+            total[lived] += np.minimum(h / np.maximum(1 - variance * h, 1e-12), np.diag(precision))
+        return total.reshape(self.formal.shape)
 
     def _spread(self, charge: Charge) -> Numbers:
         """Return a charge in the cells of this table; a cell that covers several cells of the charge pays the largest."""
@@ -151,7 +246,7 @@ class Balance:
                 amounts = np.asarray(amounts.max(axis=axis), np.float64)
             else:
                 names.insert(0, name)
-        return np.broadcast_to(_laid(np.asarray(amounts), names, list(here)), self.spent.shape)
+        return np.broadcast_to(_laid(np.asarray(amounts), names, list(here)), self.formal.shape)
 
 
 def _laid(values: Any, names: Sequence[str], order: Sequence[str]) -> Numbers:

@@ -30,6 +30,7 @@ from sfumato.mas.answer import Refusal
 from sfumato.mas.sums import Loss
 from sfumato.mas.universe import Selection, Universe, spread
 from sfumato.mas.variable import Variable, finest
+from sfumato.typing import Whole
 
 if TYPE_CHECKING:
     from sfumato.mas.dataset import Dataset
@@ -335,6 +336,10 @@ _EVERYBODY = ""
 """The user name of the common account: that of all users without a project."""
 
 
+CellCounts = Callable[[tuple[Variable, ...]], Whole]
+"""How many records the cells of a table of known variables have."""
+
+
 def project_account(project: str | None) -> str:
     """Return the name of the account that a project's users share; that of all others, where there is none."""
     return _EVERYBODY if not project else f"\x1eproject {project}"
@@ -462,10 +467,12 @@ class Ledger:
         place: Place | None = None,
         project: str | None = None,
         frozen_loss: float = 0.0,
+        counts: CellCounts | None = None,
     ) -> Refusal | None:
         """Charge what an answer tells and log it, or log the refusal; return the refusal.
 
-        `frozen_loss` is what everybody was told of each record when the data set was frozen.
+        `frozen_loss` is what everybody was told of each record when the data set was frozen; `counts` says how many records the
+        cells of known variables have, where the accounts suppose that others are not known.
 
         The place of an answered universe is stored, and the line of the log names the earlier ones that differ by few records.
         """
@@ -482,7 +489,7 @@ class Ledger:
                     user: accounts.limit(user=True) - frozen_loss,
                     project_account(project): accounts.limit(project) - frozen_loss,
                 }
-                refusal, written = self._charge(connection, entry, family, losses, limits, variables)
+                refusal, written = self._charge(connection, entry, family, losses, limits, variables, counts)
             if refusal is not None:
                 told = _refused(content, refusal)
             elif place is not None and (near := self._near(connection, user, place)) is not None:
@@ -536,14 +543,14 @@ class Ledger:
 
     def _charge(
         self, connection: sqlite3.Connection, entry: int, family: str, losses: Sequence[Loss], limits: Mapping[str, float],
-        variables: Mapping[str, Variable],
+        variables: Mapping[str, Variable], counts: CellCounts | None,
     ) -> tuple[Refusal | None, list[Written]]:  # fmt: skip
         """Charge what is new to each payer to its account, up to its limit.
 
         Return the refusal, and the rows written. The log holds their digest, so that neither charges nor what is free can be
         changed unnoticed.
         """
-        balances = self._current(connection, family, tuple(limits), variables)
+        balances = self._current(connection, family, tuple(limits), variables, counts)
         bills: dict[str, list[Charge]] = {payer: [] for payer in limits}
         met: dict[str, set[bytes]] = {payer: set() for payer in limits}
         for payer, limit in limits.items():
@@ -551,7 +558,7 @@ class Ledger:
                 new = self._new(connection, family, payer, one.keys, met[payer])
                 if (charge := Charge.of(one, new)) is not None:
                     bills[payer].append(charge)
-            if bills[payer] and balances[payer].after(bills[payer]).max(initial=0.0) > limit:
+            if bills[payer] and not balances[payer].fits(bills[payer], limit):
                 return Refusal(
                     "accounts", "With this, too much would have been asked about some of these records.",
                     "Ask about a larger or another universe, or for fewer numbers.",
@@ -579,27 +586,30 @@ class Ledger:
         return np.array(new, bool)
 
     def _current(
-        self, connection: sqlite3.Connection, family: str, users: Sequence[str], variables: Mapping[str, Variable]
-    ) -> dict[str, Balance]:
-        """Return the balances of some users, including charges by other processes."""
-        table = finest(variables, CELLS)
+        self, connection: sqlite3.Connection, family: str, payers: Sequence[str], variables: Mapping[str, Variable],
+        counts: CellCounts | None,
+    ) -> dict[str, Balance]:  # fmt: skip
+        """Return the balances of some payers, including charges by other processes."""
+        table = finest(variables, CELLS["known" if counts is None else "unknown"])
         shape = tuple((v.name, v.levels) for v in table)
-        for user in users:
-            kept = self._balances.get((family, user))
+        for payer in payers:
+            kept = self._balances.get((family, payer))
             if kept is None or tuple((v.name, v.levels) for v in kept.variables) != shape:
-                self._balances[family, user] = Balance(table)
-                self._read[f"{family}\x1f{user}"] = 0
-            read = self._read[f"{family}\x1f{user}"]
+                self._balances[family, payer] = Balance(table, None if counts is None else counts(table))
+                self._read[f"{family}\x1f{payer}"] = 0
+            read = before = self._read[f"{family}\x1f{payer}"]
             asked = "SELECT seq, charge FROM charges WHERE family = ? AND user = ? AND seq > ? ORDER BY seq"
-            for seq, text in connection.execute(asked, (family, user, read)):
-                self._balances[family, user].pay(Charge.from_text(text))
-                self._read[f"{family}\x1f{user}"] = seq
-        return {user: self._balances[family, user] for user in users}
+            for seq, text in connection.execute(asked, (family, payer, read)):
+                self._balances[family, payer].pay(Charge.from_text(text))
+                self._read[f"{family}\x1f{payer}"] = read = seq
+            if read > before and counts is not None:
+                self._balances[family, payer].settle()
+        return {payer: self._balances[family, payer] for payer in payers}
 
-    def spent(self, user: str, family: str, variables: Mapping[str, Variable]) -> float:
-        """Return the most that a user was told of any record; for an empty name, all users without a project together."""
+    def balance(self, payer: str, family: str, variables: Mapping[str, Variable], counts: CellCounts | None = None) -> Balance:
+        """Return what a user, a project or (by an empty name) all other users were told of each record."""
         with self._lock, self._connection() as connection:
-            return float(self._current(connection, family, (user,), variables)[user].spent.max(initial=0.0))
+            return self._current(connection, family, (payer,), variables, counts)[payer]
 
     # -- the log
 

@@ -29,6 +29,7 @@ from sfumato.mas.register import Register, known_part
 from sfumato.mas.sums import (
     _SEAL,
     CellSums,
+    Company,
     Confidential,
     Loss,
     Moment,
@@ -136,12 +137,19 @@ class Mechanism:
         for name, moment in moments.items():
             noise = self.policy.counts if name == "n" else self.policy.noise(asked.noise)
             secret = bool(hidden or self._hidden or moment.confidential)
-            variance, loss = self._cell_noise(moment, noise, sizes, p, hidden, secret)
+            balanced = name == "n" and bool(hidden) and not self._hidden and noise.sd > 0  # how many there are is known
+            if balanced:
+                variance, loss = self._balanced_noise(noise, sizes, p)
+            else:
+                variance, loss = self._cell_noise(moment, noise, sizes, p, hidden, secret)
             if secret:
                 losses = losses + loss
                 about.append(f"{name}:{moment.wording()}")
             variances[name] = np.array(np.broadcast_to(variance, shape))
-            sums[name] = exact[name] + self._drawn(moment, asked.sides, sizes, digests, variances[name], noise, secret)
+            drawn = self._drawn(moment, asked.sides, sizes, digests, variances[name], noise, secret)
+            if balanced:
+                drawn = (drawn - drawn.mean(axis=hidden, keepdims=True)) * math.sqrt(p.size / (p.size - 1))
+            sums[name] = exact[name] + drawn
         noisy = self._register.noisy(sizes, digests)
         made = ProtectedCells(_SEAL, asked.sides, sums, variances, noisy)
         if not about:
@@ -149,7 +157,25 @@ class Mechanism:
         contents = self._contents((*asked.sides, *(m.variable for m in asked.moments.values() if m.variable is not None)))
         whole = "|".join([*(v.name for v in asked.sides), *about, self._hidden_words, contents, self._tag])
         keys = tuple(_hashed(f"{n}/{d}/{whole}") for n, d in zip(sizes.ravel().tolist(), digests.ravel().tolist(), strict=True))
-        return made, Loss(self._known, known, losses.reshape([len(v.levels) for v in known]), keys)
+        return made, Loss(self._known, known, losses.reshape([len(v.levels) for v in known]), keys, self._company(asked, p, hidden))
+
+    def _company(self, asked: CellSums, p: Numbers, hidden: Sequence[int]) -> tuple[Company, ...]:
+        """Return how much other records of a known cell hide one of them, by what is nominally known of the variables."""
+        moved = [m.variable for m in asked.moments.values() if m.variable is not None and m.confidential]
+        names = sorted({asked.sides[i].plain_name for i in hidden} | {v.name for v in (*self._hidden, *moved)})
+        variance = float((p * (1 - p)).min()) if p.size > 1 or self._hidden else 1.0
+        cells = math.prod(len(asked.sides[i].levels) for i in hidden)
+        if cells > 2:  # a record leaves one of several cells and enters another
+            variance /= 2
+        variance = min([variance, *(v.spread**2 for v in moved)])
+        found = [Company(tuple(names), variance)]
+        if len(names) > 1 and not self._hidden and not moved:
+            for i in hidden:
+                v, levels = asked.sides[i], len(asked.sides[i].levels)
+                shares = _levels(v)
+                own = float((shares * (1 - shares)).min()) / (2 if levels > 2 else 1)
+                found.append(Company((v.plain_name,), own, levels / cells))
+        return tuple(found)
 
     @cached_property
     def _tag(self) -> str:
@@ -239,6 +265,16 @@ class Mechanism:
         one = flat.max(axis=-1) * reach**2 if moment.confidential else 0.0  # or its number moves within its cell
         return np.asarray(variance), np.maximum(two, one).reshape(sizes.shape)
 
+    def _balanced_noise(self, noise: Noise, sizes: Whole, p: Numbers) -> tuple[Numbers, Numbers]:
+        """Return variance and loss of counts of confidential cells that add up to a known number, as their noise does to 0.
+
+        Independent noise of variance s² less its mean has the variance v = s² (L − 1) / L in each of L cells, and a record that
+        leaves one cell for another loses 2 / s²: with two levels half of what independent noise of variance v would cost.
+        """
+        variance = noise.variance(1.0, sizes * float((p * (1 - p)).mean()))
+        loss = 2 * (p.size - 1) / p.size / variance if p.size > 1 else np.zeros(sizes.shape)
+        return np.asarray(variance), np.asarray(loss)
+
     def _reach(self, moment: Moment) -> tuple[float, float]:
         """Return by what a record's confidential values can move what it adds, and its nominal root mean square; public."""
         weight = self.dataset.weight.large**moment.weights if self.dataset.weight is not None else 1.0
@@ -308,7 +344,15 @@ class Mechanism:
         sides = self._by(asked)
         cells = math.prod(len(v.levels) for v in sides)
         named = tuple(_hashed(f"{key.hex()}/{i}") for i in range(cells))
-        return ProtectedTotals(_SEAL, values + drawn, variance), Loss(self._known, sides, loss, named)
+        return ProtectedTotals(_SEAL, values + drawn, variance), Loss(self._known, sides, loss, named, self._outcome_company(asked))
+
+    def _outcome_company(self, asked: TotalSums) -> tuple[Company, ...]:
+        """Return how much others hide a record in sums of one confidential outcome; nothing is said where it has several parts."""
+        hidden = {v.plain_name for v in (*asked.variables, *self._hidden) if not v.known}
+        if len(hidden) != 1 or self._hidden:
+            return ()
+        variance = min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)
+        return (Company(tuple(hidden), variance),)
 
     def _bounds(self, one: Confidential) -> tuple[float, float]:
         """Return the low bound and the reach of a factor; what a record outside of a confidential condition adds is 0."""

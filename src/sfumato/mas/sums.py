@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -242,6 +242,18 @@ class ProtectedSums(Sealed):
 # --- losses
 
 
+@dataclass(frozen=True)
+class Company:
+    """The others of a set, where an attacker does not know their confidential values: they hide a record beside the noise."""
+
+    about: tuple[str, ...]
+    """The confidential variables that the sums are about."""
+    variance: float
+    """What one other record varies by, as a share of the square of what the record itself can move."""
+    part: float = 1.0
+    """Part of the loss that is about these variables."""
+
+
 @dataclass(frozen=True, eq=False)
 class Loss:
     """What an answer tells of each record: μ² of Gaussian differential privacy, by cells of known variables.
@@ -258,10 +270,8 @@ class Loss:
     """One axis per side."""
     keys: tuple[bytes, ...]
     """What each cell was answered under: the same sums with the same noise are charged once."""
-
-    def scaled(self, factor: float) -> Loss:
-        """Return the loss times a factor."""
-        return replace(self, amounts=self.amounts * factor)
+    company: tuple[Company, ...] = ()
+    """For sums of which every record of a cell is an equal part; empty where records of a cell differ."""
 
 
 def whole(values: NDArray[Any]) -> Whole:

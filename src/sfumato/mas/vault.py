@@ -22,7 +22,7 @@ from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cutpoint_strategies import Preview
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, load
-from sfumato.mas.ledger import Alert, Ledger, Place, alerts_in
+from sfumato.mas.ledger import Alert, CellCounts, Ledger, Place, alerts_in
 from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
@@ -158,6 +158,13 @@ class Answering:
         sums, losses = Mechanism(self.dataset, question.policy, around).protect(SumsRequest({"cells": CellSums(sides)}))
         self.losses += losses
         return UniverseEvidence(question, sums.cells("cells"))
+
+
+def cell_counts(dataset: Dataset, policy: Policy) -> CellCounts | None:
+    """Return how many records cells of known variables have, where the policy's accounts suppose that others are not known."""
+    if policy.accounts.others == "known":
+        return None
+    return lambda table: dataset.cubes.of(table).counts
 
 
 def _is_product(selection: Selection) -> bool:
@@ -545,7 +552,7 @@ class Vault:
         content = {**question.to_json(), "policy": limits.label, **told}
         return self.ledger.settle(
             user, dataset.name, content, answering.losses, limits.accounts, dataset.variables, limits.per_minute, place,
-            self.projects().get(user), dataset.frozen_loss,
+            self.projects().get(user), dataset.frozen_loss, cell_counts(dataset, limits),
         )  # fmt: skip
 
     # -- projects
