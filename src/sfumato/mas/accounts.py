@@ -94,6 +94,7 @@ class Charge:
     groups: Whole
     """Which cells are added up together; same shape."""
     company: tuple[Company, ...] = ()
+    """Which confidential variables it is about, and how others hide a record; each has an account where others are unknown."""
 
     @classmethod
     def of(cls, loss: Loss, new: NDArray[np.bool_]) -> Charge | None:
@@ -142,7 +143,7 @@ class Charge:
 class Balance:
     """What was told of the records in each cell of a table of known variables, to one payer.
 
-    The losses of all answers add up. Where others are not known, they hide a record: with sums s of a confidential variable over
+    The losses of all answers add up. Where others are not known, each confidential variable has its account, and they hide a record: with sums s of a confidential variable over
     cells of n records, each of variance v, and the precision M of all answers about s together, an attacker who knows neither s
     nor any record gets h / (1 − v h) about one record of cell k, with h the k-th diagonal element of (M⁻¹ + diag(v n))⁻¹. It is
     the loss of all answers together, so that sets which differ by few cells are charged for their difference.
@@ -153,7 +154,7 @@ class Balance:
         shape = [len(v.levels) for v in variables]
         self.formal = np.zeros(shape)
         """Sum of losses for whoever knows all others; one axis per variable."""
-        self._alone = np.zeros(shape)
+        self._alone: dict[tuple[str, ...], Numbers] = {}
         self._counts = None if counts is None else counts.ravel().astype(np.float64)
         self._precisions: dict[tuple[tuple[str, ...], float], Numbers] = {}
         self._told = np.zeros(shape)
@@ -174,8 +175,12 @@ class Balance:
             return False
         if (self.spent + added)[here].max(initial=0.0) <= limit:
             return True
+        if self._since.any():
+            self.settle()
+            if (self.spent + added)[here].max(initial=0.0) <= limit:
+                return True
         trial = copy.copy(self)
-        trial._precisions, trial._alone = {k: v.copy() for k, v in self._precisions.items()}, self._alone.copy()
+        trial._precisions, trial._alone = dict(self._precisions), dict(self._alone)
         for charge in charges:
             trial._add(charge)
         told = trial._joint()
@@ -197,8 +202,11 @@ class Balance:
     def _add(self, charge: Charge) -> None:
         """Add the precision of an answer: what it is about, or that of each record alone where no others hide it."""
         here = {v.name: v.levels for v in self.variables}
-        if not charge.company or any(here.get(name) != levels for name, levels in charge.variables):
-            self._alone = self._alone + self._spread(charge)
+        alone = any(here.get(name) != levels for name, levels in charge.variables)
+        for company in charge.company:
+            if alone or company.variance <= 0:
+                self._alone[company.about] = self._alone.get(company.about, 0.0) + company.part * self._spread(charge)
+        if alone:
             return
         order = list(here)
         names = [name for name, _ in charge.variables]
@@ -210,30 +218,35 @@ class Balance:
         member[groups[lived].astype(np.int64), lived] = np.sqrt(amounts[lived])
         member = member[member.any(axis=1)]
         precision = member.T @ member
-        for company in charge.company:
+        for company in (c for c in charge.company if c.variance > 0):
             key = (company.about, company.variance)
             self._precisions[key] = self._precisions.get(key, 0.0) + company.part * precision
 
     def _joint(self) -> Numbers:
         """Return what all answers together tell of a record in each cell."""
         assert self._counts is not None  # noqa: S101 - others are not known
-        total = self._alone.ravel().copy()
         lived = np.flatnonzero(self._counts > 0)
         n = self._counts[lived]
         blocks: dict[tuple[str, ...], list[tuple[float, Numbers]]] = {}
         for (about, variance), precision in self._precisions.items():
             blocks.setdefault(about, []).append((variance, precision))
-        for parts in blocks.values():
+        names = sorted({name for about in (*blocks, *self._alone) for name in about})
+        told = {name: np.zeros(self.formal.size) for name in names}
+        for about, alone in self._alone.items():
+            for name in about:
+                told[name] += alone.ravel()
+        for about, parts in blocks.items():
             variance = min(v for v, _ in parts)
             precision = sum((m for _, m in parts), np.zeros(()))[np.ix_(lived, lived)]
-            if variance <= 0:
-                total[lived] += np.diag(precision)
-                continue
-            root = np.sqrt(variance * n)
-            inner = np.linalg.inv(np.eye(len(n)) + root[:, None] * precision * root[None, :])
-            h = np.maximum(1 - np.diag(inner), 0.0) / (variance * n)
-            total[lived] += np.minimum(h / np.maximum(1 - variance * h, 1e-12), np.diag(precision))
-        return total.reshape(self.formal.shape)
+            found = np.diag(precision)
+            if variance > 0:
+                root = np.sqrt(variance * n)
+                inner = np.linalg.inv(np.eye(len(n)) + root[:, None] * precision * root[None, :])
+                h = np.maximum(1 - np.diag(inner), 0.0) / (variance * n)
+                found = np.minimum(h / np.maximum(1 - variance * h, 1e-12), found)
+            for name in about:
+                told[name][lived] += found
+        return np.max([np.zeros(self.formal.size), *told.values()], axis=0).reshape(self.formal.shape)
 
     def _spread(self, charge: Charge) -> Numbers:
         """Return a charge in the cells of this table; a cell that covers several cells of the charge pays the largest."""

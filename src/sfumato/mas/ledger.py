@@ -597,19 +597,19 @@ class Ledger:
             if kept is None or tuple((v.name, v.levels) for v in kept.variables) != shape:
                 self._balances[family, payer] = Balance(table, None if counts is None else counts(table))
                 self._read[f"{family}\x1f{payer}"] = 0
-            read = before = self._read[f"{family}\x1f{payer}"]
+            read = self._read[f"{family}\x1f{payer}"]
             asked = "SELECT seq, charge FROM charges WHERE family = ? AND user = ? AND seq > ? ORDER BY seq"
             for seq, text in connection.execute(asked, (family, payer, read)):
                 self._balances[family, payer].pay(Charge.from_text(text))
                 self._read[f"{family}\x1f{payer}"] = read = seq
-            if read > before and counts is not None:
-                self._balances[family, payer].settle()
         return {payer: self._balances[family, payer] for payer in payers}
 
     def balance(self, payer: str, family: str, variables: Mapping[str, Variable], counts: CellCounts | None = None) -> Balance:
         """Return what a user, a project or (by an empty name) all other users were told of each record."""
         with self._lock, self._connection() as connection:
-            return self._current(connection, family, (payer,), variables, counts)[payer]
+            found = self._current(connection, family, (payer,), variables, counts)[payer]
+            found.settle()
+            return found
 
     # -- the log
 

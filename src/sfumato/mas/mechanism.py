@@ -348,11 +348,10 @@ class Mechanism:
 
     def _outcome_company(self, asked: TotalSums) -> tuple[Company, ...]:
         """Return how much others hide a record in sums of one confidential outcome; nothing is said where it has several parts."""
-        hidden = {v.plain_name for v in (*asked.variables, *self._hidden) if not v.known}
+        hidden = tuple(sorted({v.plain_name for v in (*asked.variables, *self._hidden) if not v.known}))
         if len(hidden) != 1 or self._hidden:
-            return ()
-        variance = min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)
-        return (Company(tuple(hidden), variance),)
+            return (Company(hidden, 0.0),)  # others may be known from other answers
+        return (Company(hidden, min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)),)
 
     def _bounds(self, one: Confidential) -> tuple[float, float]:
         """Return the low bound and the reach of a factor; what a record outside of a confidential condition adds is 0."""

@@ -271,7 +271,7 @@ class Loss:
     keys: tuple[bytes, ...]
     """What each cell was answered under: the same sums with the same noise are charged once."""
     company: tuple[Company, ...] = ()
-    """For sums of which every record of a cell is an equal part; empty where records of a cell differ."""
+    """The confidential variables that the sums are about, and how others hide a record in them."""
 
 
 def whole(values: NDArray[Any]) -> Whole:

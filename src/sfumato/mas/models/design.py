@@ -217,9 +217,11 @@ class Number:
         a, b = self.variable.bounds
         sd = self.variable.spread * (b - a)
         ends = self._transformed(np.clip(np.array([self.variable.middle - sd, self.variable.middle + sd]), a + (b - a) / _STEPS, b))
-        return float(min(max(abs(ends[1] - ends[0]) / 2, 0.02 * (high - low)), (high - low) / 2))
+        return float(min(max(abs(ends[1] - ends[0]) / 2, _LEAST_SPREAD * (high - low)), (high - low) / 2))
 
 
+_LEAST_SPREAD = 0.15
+"""Of the range of a transformed number, at least: its bulk may lie near one end, and a few records at the other."""
 _STEPS = 1_000
 """Where a function is not defined at the lower bound, its bounds begin this part of the range above it."""
 
