@@ -453,7 +453,7 @@ def tail_targets(world: PlantedDataset) -> list[TailTarget]:
         values = np.round(np.exp(rng.normal(10.0, spread, n)), 2)
         above = float(np.sort(values)[-max(1, round(_ABOVE * n)) :].sum())
         row = int(rng.integers(n))
-        values[row] = round(above * math.exp(rng.uniform(math.log(2), math.log(20))), 2)
+        values[row] = round(above * math.exp(rng.uniform(math.log(4), math.log(40))), 2)
         columns[name] = Column.from_numbers(values)
         marks.append(confidential(name, 50 * above))
         targets.append((row, name, float(values[row]), n * math.exp(10.0 + spread**2 / 2)))

@@ -43,7 +43,7 @@ from sfumato.typing import Flags, Numbers
 
 LAND, YES, FLAG = "planted_land", "planted_yes", "planted_flag"
 """A known amount; a confidential attribute, as yes and no, and as a number."""
-_MOST = 20_000.0
+_MOST = 200_000.0
 """No amount is larger: its public bound."""
 _ABOVE = 0.005
 """Share of the records that have most of the known amount: the targets."""
@@ -63,7 +63,7 @@ def land(world: PlantedDataset) -> tuple[LeakDataset, Numbers]:
     """Plant the known amount and the attribute; return the data set and the attribute of everybody."""
     ground, rng = world.ground, Draws(f"world {world.number}").generator("land")
     n = len(ground.data)
-    amounts = np.round(np.minimum(10.0 * (1 - rng.random(n)) ** (-1 / 1.1), _MOST), 1)  # Pareto's law
+    amounts = np.round(np.minimum(10.0 * (1 - rng.random(n)) ** (-1 / 0.8), _MOST), 1)  # Pareto's law
     truths = (rng.random(n) < 0.5).astype(np.float64)
     edges = np.unique(np.round(np.quantile(amounts, np.arange(1, 10) / 10)))
     columns = {LAND: Column.from_numbers(amounts), YES: yes_no(truths), FLAG: Column.from_numbers(truths)}
@@ -97,6 +97,8 @@ Kind = Literal["count", "sum", "correlation", "slope"]
 """A table of the attribute, of the known amount by the attribute, their correlation, or a regression of one on the other."""
 SMALLEST: dict[Kind, int] = {"count": 80, "sum": 80, "correlation": 600, "slope": 600}
 """Fewest records of a universe, a little above what policies demand."""
+_LEVEL = 30
+"""Fewest records of a universe in each chosen level, likewise."""
 _LARGEST = 5_000
 """Larger sets reveal little."""
 
@@ -181,15 +183,18 @@ class LinearQuestion:
         if self.kind in ("count", "sum"):
             return self._of_table(found)
         if self.kind == "correlation":
-            row, name, scale = found.tables["pairs"][0], "correlation", math.sqrt(self.offset * self.n / 4)
+            row, name = found.tables["pairs"][0], "correlation"
         else:
-            row, name, scale = found.tables["coefficients"][-1], "coefficient", self.offset
+            row, name = found.tables["coefficients"][-1], "coefficient"
         value, error = row[name], row["standard error"]
-        if not isinstance(value, int | float) or not isinstance(error, int | float) or not math.isfinite(value + error):
+        if not isinstance(value, int | float) or not isinstance(error, int | float) or not error > 0:
             return math.nan, self.variance
-        if name == "correlation" and (abs(value) >= 1 or value == 0):  # noise made it impossible
+        if self.kind == "slope":
+            return value * self.offset, max((error * self.offset) ** 2 - self.offset / 4, self.variance / 4)
+        if abs(value) >= 1 or value == 0:  # noise made it impossible
             return math.nan, self.variance
-        return value * scale, max((error * scale) ** 2 - self.offset / 4, self.variance / 4)
+        # the error is in proportion to the same noisy spreads as the correlation: in their ratio these cancel
+        return value / error * math.sqrt(self.variance + self.offset / 4), self.variance
 
     def _of_table(self, found: Answer) -> tuple[float, float]:
         rows = {row[YES]: row[self.kind] for row in found.tables["cells"]}
@@ -217,12 +222,26 @@ class LinearPlanner:
         for universe in self._universes(tries):
             inside = self.target.planted.inside(universe)
             n = int(inside.sum())
+            if n < min(SMALLEST.values()) or self._rare(universe, inside):
+                continue
             for kind in kinds:
                 if SMALLEST[kind] <= n <= _LARGEST:
                     found.setdefault(
                         (inside.tobytes(), kind), LinearQuestion.of(self.terms, universe, inside, kind)
                     )
         return list(found.values())
+
+    def _rare(self, universe: Piece, inside: Flags) -> bool:
+        """Return whether a chosen level holds so few records of the universe that the question would be refused."""
+        base = self.target.planted.base
+        known = {v.name: v for v in base.variables}
+        return any(
+            np.bincount(base.codes[name][inside], minlength=len(known[name].levels))[
+                [known[name].levels.index(text) for text in levels]
+            ].min()
+            < _LEVEL
+            for name, levels in universe.items()
+        )
 
     def _universes(self, tries: int) -> Iterator[Piece]:
         base, row = self.target.planted.base, self.target.row
@@ -374,6 +393,8 @@ class KnownAmountCorrelations(LinearAttack):
 
     title = "correlations with a known amount, one account"
     kinds = ("correlation",)
+    questions: int = param(default=100, doc="most questions of a user about a target", low=1, integer=True)
+    tries: int = param(default=400, doc="universes that the questions are chosen from", low=1, integer=True)
 
 
 class KnownAmountSlopes(LinearAttack):
