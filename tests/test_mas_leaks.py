@@ -135,7 +135,9 @@ def cell_changes(target: VersionTarget, known: list[str], amounts: bool) -> tupl
         assert isinstance(answer, Answer)
         sides = analysis.by
         rows = [row for row in answer.tables["cells"] if "Total" not in [row[side] for side in sides]]
-        found.append(np.array([[float(row[name] or 0) for name in ("count", *(["sum"] if amounts else []))] for row in rows]))
+        found.append(
+            np.array([[float(row[name] or 0) for name in ("count", *(["sum"] if amounts else []))] for row in rows])
+        )
     change = np.nan_to_num(found[1]) - np.nan_to_num(found[0])
     return change[:, 0], change[:, -1]
 
@@ -192,9 +194,7 @@ def planner_of(bench: Bench) -> LinearPlanner:
     return LinearPlanner(target, target.planted.servers(field, 0)[0], np.random.default_rng(3))
 
 
-@pytest.mark.parametrize(
-    ("kind", "within"), [("count", 1e-9), ("sum", 1e-9), ("slope", 1e-6), ("correlation", 0.15)]
-)
+@pytest.mark.parametrize(("kind", "within"), [("count", 1e-9), ("sum", 1e-9), ("slope", 1e-6), ("correlation", 0.15)])
 def test_an_answer_without_noise_is_the_weighted_sum_of_the_attribute(bench: Bench, kind: Kind, within: float) -> None:
     planner = planner_of(bench)
     questions = planner.questions((kind,), 60)[:8]
@@ -238,7 +238,7 @@ def exact_ratio(questions: list[LinearQuestion], told: list[float], row: int) ->
 
 
 def target_of(truths: list[float], row: int) -> LandTarget:
-    return LandTarget(None, row, np.array(truths))  # type: ignore[arg-type] - of no data set
+    return LandTarget(None, row, np.array(truths))  # type: ignore[arg-type]
 
 
 def test_the_evidence_of_sums_is_that_of_bayes() -> None:
@@ -247,7 +247,9 @@ def test_the_evidence_of_sums_is_that_of_bayes() -> None:
     weights[:, 0] = 2.0
     questions = made(weights.tolist(), [9.0, 16.0, 12.0], [1.0] * 3)
     told = [6.0, 9.0, 8.5]
-    found = evidence(questions, [(t, q.variance) for t, q in zip(told, questions, strict=True)], target_of([0.5] * 12, 0), False)
+    found = evidence(
+        questions, [(t, q.variance) for t, q in zip(told, questions, strict=True)], target_of([0.5] * 12, 0), False
+    )
     assert found == pytest.approx(exact_ratio(questions, told, 0), abs=0.03)
 
 

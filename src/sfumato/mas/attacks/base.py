@@ -233,9 +233,7 @@ class PlantedDataset:
     def servers(self, policy: Policy, tally: QuestionTally, trial: int, *versions: Dataset) -> list[Server]:
         """Return a server for each version of a data set in this vault; they share a secret and accounts."""
         secret, number = Secret(Draws(f"attack {self.number} {trial}")), next(_ACCOUNTS)
-        fresh = [
-            dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret, decided={}) for one in versions
-        ]
+        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret, decided={}) for one in versions]
         return [Server(self.vault, one, policy.with_(per_minute=None), tally) for one in fresh]
 
 

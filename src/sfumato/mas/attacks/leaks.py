@@ -97,13 +97,15 @@ def level_sizes(ground: BaseData) -> dict[str, Numbers]:
 T = TypeVar("T")
 
 
-def cycle(field: AttackTrials, targets: Callable[[PlantedDataset], Sequence[T]]) -> Iterator[tuple[int, T]]:
-    """Yield as many trials as are wanted, with the targets of all worlds in turn."""
+def cycle(
+    field: AttackTrials, targets: Callable[[PlantedDataset], Sequence[T]], most: int | None = None
+) -> Iterator[tuple[int, T]]:
+    """Yield as many trials as are wanted, at most `most`, with the targets of all worlds in turn."""
     listed = [targets(world) for world in field.worlds]
     pairs = [one for some in itertools.zip_longest(*listed) for one in some if one is not None]
     if not pairs:
         raise NotApplicable("these data have no group of records that this attack needs.")
-    for trial in range(field.trials):
+    for trial in range(min(most or field.trials, field.trials)):
         yield trial, pairs[trial % len(pairs)]
 
 
@@ -285,7 +287,8 @@ class VersionTarget:
 
     def universes(self) -> Iterator[tuple[Piece, str | None, str]]:
         """Yield universes that hold the target, a variable of the table, and the target's level of it."""
-        base, whole = self.planted.base, {self.by: (self.level,)}
+        base = self.planted.base
+        whole: Piece = {self.by: (self.level,)}
         own = {v.name: v.levels[int(base.codes[v.name][self.row])] for v in base.variables if v.name != self.by}
         yield whole, None, ""
         for name, text in sorted(own.items(), key=lambda one: len(_levels(base, one[0]))):
@@ -321,7 +324,7 @@ def _family(world: PlantedDataset, family: int, amounts: bool) -> list[VersionTa
     else:
         new = (rng.random(n) < 0.5).astype(np.float64)
         old = np.where(np.isin(np.arange(n), changed), 1 - new, new)
-        columns = [{kind: yes_no(values)} for values in (old, new)]
+        columns = [{kind: yes_no(np.asarray(values, np.float64))} for values in (old, new)]
         mark = confidential_yes_no(kind)
     planted = plant(world, f"versions_{kind}_{family}", [(one, [mark]) for one in columns])
     levels = _levels(ground, by)
@@ -373,7 +376,8 @@ def fitted_yes(server: Server, target: VersionTarget) -> float:
 
     The predictor is a known number if there is one: at its mean the fitted share is that of all, nearly.
     """
-    base, piece = target.planted.base, {target.by: (target.level,)}
+    base = target.planted.base
+    piece: Piece = {target.by: (target.level,)}
     inside = target.planted.inside(piece)
     name = next((x for x in base.numbers if x != target.by), None)
     if name is None:

@@ -226,9 +226,7 @@ class LinearPlanner:
                 continue
             for kind in kinds:
                 if SMALLEST[kind] <= n <= _LARGEST:
-                    found.setdefault(
-                        (inside.tobytes(), kind), LinearQuestion.of(self.terms, universe, inside, kind)
-                    )
+                    found.setdefault((inside.tobytes(), kind), LinearQuestion.of(self.terms, universe, inside, kind))
         return list(found.values())
 
     def _rare(self, universe: Piece, inside: Flags) -> bool:
@@ -329,17 +327,18 @@ class LinearAttack(PolicyAttack, abstract=True):
     informed: ClassVar[bool] = False
     """Whether the attacker knows the attribute of everybody else."""
     users: int = param(default=1, doc="how many users spend their accounts together", low=1, integer=True)
+    targets: int = param(default=200, doc="most targets", low=1, integer=True)
     questions: int = param(default=60, doc="most questions of a user about a target", low=1, integer=True)
     tries: int = param(default=200, doc="universes that the questions are chosen from", low=1, integer=True)
 
-    def targets(self, world: PlantedDataset) -> list[LandTarget]:
+    def persons(self, world: PlantedDataset) -> list[LandTarget]:
         """Return the persons who are attacked in a world."""
         return richest(world)
 
     def run(self, field: AttackTrials) -> Guesses:
         """Spend the accounts on each target, and combine the answers."""
         rows, scores, truths = [], [], []
-        for trial, target in cycle(field, self.targets):
+        for trial, target in cycle(field, self.persons, self.targets):
             (server,) = target.planted.servers(field, trial)
             planner = LinearPlanner(target, server, Draws("linear").child(trial).generator("universes"))
             planned = planner.questions(self.kinds, self.tries)
@@ -385,6 +384,7 @@ class KnownAmountSumsEverybody(KnownAmountSums):
     title = "sums of a known amount, all accounts"
     bar = 0.65
     users: int = param(default=20, doc="how many users spend their accounts together", low=1, integer=True)
+    targets: int = param(default=100, doc="most targets", low=1, integer=True)
     tries: int = param(default=600, doc="universes that the questions are chosen from", low=1, integer=True)
 
 
@@ -411,7 +411,7 @@ class InformedBudget(LinearAttack):
     kinds = ("count", "sum", "correlation", "slope")
     informed = True
 
-    def targets(self, world: PlantedDataset) -> list[LandTarget]:
+    def persons(self, world: PlantedDataset) -> list[LandTarget]:
         """Return persons chosen at random, and as many of those who have most of the known amount."""
         return [one for pair in zip(anybody(world), richest(world), strict=False) for one in pair]
 
@@ -422,4 +422,5 @@ class InformedEverybody(InformedBudget):
     title = "all accounts, all others known"
     bar = 0.65
     users: int = param(default=8, doc="how many users spend their accounts together", low=1, integer=True)
+    targets: int = param(default=100, doc="most targets", low=1, integer=True)
     tries: int = param(default=600, doc="universes that the questions are chosen from", low=1, integer=True)
