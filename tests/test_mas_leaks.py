@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,19 +71,25 @@ def test_a_leak_is_found_where_no_answer_has_noise(bench: Bench, recipe: PolicyA
 
 
 @pytest.mark.parametrize(
+    "recipe", [InformedBudget(questions=6, tries=30), InformedEverybody(users=2, questions=3, tries=30)]
+)
+def test_who_knows_the_others_is_always_right_where_no_answer_has_noise(bench: Bench, recipe: PolicyAttack) -> None:
+    assert bench.run(recipe, OPEN, 8).success.rate == 1.0
+
+
+@pytest.mark.parametrize(
     ("recipe", "least"),
     [
         (KnownAmountSums(questions=40, tries=150), 0.85),
         (KnownAmountSumsEverybody(users=2, questions=20, tries=150), 0.85),
         (KnownAmountCorrelations(questions=40, tries=150), 0.7),
         (KnownAmountSlopes(questions=40, tries=150), 0.7),
-        (InformedBudget(questions=6, tries=30), 1.0),
-        (InformedEverybody(users=2, questions=3, tries=30), 1.0),
     ],
 )
-def test_an_attribute_is_found_from_sums_without_noise(bench: Bench, recipe: PolicyAttack, least: float) -> None:
-    # who knows the others has nothing left to guess; who does not is left with the attributes of those who have as much
-    assert bench.run(recipe, OPEN, 8).success.rate >= least
+def test_an_attribute_is_found_from_sums_without_noise(tmp_path: Path, recipe: PolicyAttack, least: float) -> None:
+    # models need 600 records, and of these others have most of the amount, too: their attributes are not known
+    bench = Bench(survey20k(5_000, seed=77), fine_cutpoints(), tmp_path, worlds=1, trials=8)
+    assert bench.run(recipe, OPEN).success.rate >= least
 
 
 def test_every_recipe_is_on_the_bench() -> None:
