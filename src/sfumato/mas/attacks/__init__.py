@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from sfumato.mas.attacks.differencing import OutlierDifferencing as OutlierDifferencing
     from sfumato.mas.attacks.differencing import PaddedPairs as PaddedPairs
     from sfumato.mas.attacks.differencing import SkewedDifferencing as SkewedDifferencing
+    from sfumato.mas.attacks.leaks import RefusalReasons as RefusalReasons
+    from sfumato.mas.attacks.leaks import RefusalReasonsCombined as RefusalReasonsCombined
+    from sfumato.mas.attacks.leaks import TopCodeTable as TopCodeTable
+    from sfumato.mas.attacks.leaks import VersionAmounts as VersionAmounts
+    from sfumato.mas.attacks.leaks import VersionDifferencing as VersionDifferencing
+    from sfumato.mas.attacks.linear_attacks import InformedBudget as InformedBudget
+    from sfumato.mas.attacks.linear_attacks import InformedEverybody as InformedEverybody
+    from sfumato.mas.attacks.linear_attacks import KnownAmountCorrelations as KnownAmountCorrelations
+    from sfumato.mas.attacks.linear_attacks import KnownAmountSlopes as KnownAmountSlopes
+    from sfumato.mas.attacks.linear_attacks import KnownAmountSums as KnownAmountSums
+    from sfumato.mas.attacks.linear_attacks import KnownAmountSumsEverybody as KnownAmountSumsEverybody
     from sfumato.mas.attacks.model_attacks import PictureDifferencing as PictureDifferencing
     from sfumato.mas.attacks.model_attacks import Probes as Probes
     from sfumato.mas.attacks.model_attacks import RepeatedPicture as RepeatedPicture

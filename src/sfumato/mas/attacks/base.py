@@ -223,14 +223,18 @@ class PlantedDataset:
     """Level numbers of the known variables, shape (n,) each."""
     numbers: Mapping[str, NDArray[np.float64]]
     """Known numerical variables, shape (n,) each."""
+    ground: BaseData
+    """The data without what was planted."""
 
     def server(self, policy: Policy, tally: QuestionTally, trial: int) -> Server:
         """Return a server with its own secret and accounts."""
-        secret = Secret(Draws(f"attack {self.number} {trial}"))
-        fresh = dataclasses.replace(
-            self.dataset, name=f"{self.dataset.name}_{next(_ACCOUNTS)}", secret=secret, decided={}
-        )
-        return Server(self.vault, fresh, policy.with_(per_minute=None), tally)
+        return self.servers(policy, tally, trial, self.dataset)[0]
+
+    def servers(self, policy: Policy, tally: QuestionTally, trial: int, *versions: Dataset) -> list[Server]:
+        """Return a server for each version of a data set in this vault; they share a secret and accounts."""
+        secret, number = Secret(Draws(f"attack {self.number} {trial}")), next(_ACCOUNTS)
+        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret, decided={}) for one in versions]
+        return [Server(self.vault, one, policy.with_(per_minute=None), tally) for one in fresh]
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,20 +274,28 @@ class BaseData:
         amount[few] = LARGEST * np.exp(rng.uniform(0.2, 1.6, len(few)))
         truths[AMOUNT] = np.asarray(np.round(amount, 2), np.float64)
         truths[LARGE] = np.where(amount > LARGEST, truths[AMOUNT], np.round(amount / 1e5, 2))
-        batch = self.data.batch().rows
-        words = np.array(["no", "yes"], object)
-        planted = {name: Column.from_values(words[truths[name].astype(int)]) for name in SHARES}
-        columns = {**batch.columns, **planted, **{name: Column.from_numbers(truths[name]) for name in (AMOUNT, LARGE)}}
+        columns = {name: yes_no(truths[name]) for name in SHARES}
+        columns |= {name: Column.from_numbers(truths[name]) for name in (AMOUNT, LARGE)}
         marks = [Attribute(name, role=Role.CONFIDENTIAL, scale=Scale.UNORDERED) for name in SHARES]
         marks += [Attribute(name, role=Role.CONFIDENTIAL) for name in (AMOUNT, LARGE)]
-        schema = Schema((*self.data.schema, *marks))
-        whole = Microdata(self.data.engine.hold(Rows(batch.ids, columns)), schema)
         folder.mkdir(parents=True, exist_ok=True)
         secret = Draws(f"vault {number}")
         vault = Vault(folder, secret, Policy(title="open"))
         vault.ledger = Ledger(folder / "attacks.sqlite", ledger_key(secret), lasting=False)
-        dataset = vault.freeze("survey", whole, self.cutpoints)
-        return PlantedDataset(vault, dataset, number, truths, frozenset(int(i) for i in few), self.codes, self.numbers)
+        dataset = vault.freeze("survey", self.planted(columns, marks), self.cutpoints)
+        outliers = frozenset(int(i) for i in few)
+        return PlantedDataset(vault, dataset, number, truths, outliers, self.codes, self.numbers, self)
+
+    def planted(self, columns: Mapping[str, Column], marks: Sequence[Attribute]) -> Microdata:
+        """Return the data with more columns, each with its attribute."""
+        batch = self.data.batch().rows
+        rows = Rows(batch.ids, {**batch.columns, **columns})
+        return Microdata(self.data.engine.hold(rows), Schema((*self.data.schema, *marks)))
+
+
+def yes_no(flags: NDArray[np.float64]) -> Column:
+    """Return 1 as "yes" and 0 as "no"."""
+    return Column.from_values(np.array(["no", "yes"], object)[flags.astype(int)])
 
 
 # --- attack
