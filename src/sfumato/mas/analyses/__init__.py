@@ -8,3 +8,7 @@ __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 
 if TYPE_CHECKING:
     from sfumato.mas.analyses.tables import CrossTab as CrossTab
+    from sfumato.mas.analyses.distributions import Histogram as Histogram
+    from sfumato.mas.analyses.distributions import Inequality as Inequality
+    from sfumato.mas.analyses.distributions import Quantiles as Quantiles
+    from sfumato.mas.analyses.distributions import ShareBelow as ShareBelow
