@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import struct
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
