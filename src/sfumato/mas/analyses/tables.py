@@ -173,8 +173,8 @@ class Amount:
             "ww": Moment(there, 0, 2), "ws": Moment(x, 1, 2, c), "ss": Moment(x, 2, 2, c),
         }  # fmt: skip
 
-    def shown(self, table: ProtectedCells, policy: Policy) -> dict[str, Numbers]:
-        """Return means, their standard errors and sums as they are published; NaN where they are not shown.
+    def means(self, table: ProtectedCells) -> CellMeans:
+        """Return the means of cells, and what their variances are made of.
 
         By linearisation the variance of Σwv / Σw is n / (n − 1) Σ w²(v − m)² / (Σw)²; without weights that is s² / n. The noise
         adds its own: that of the sum, and of the number of values times the mean.
@@ -188,19 +188,38 @@ class Amount:
         squares = np.maximum(sums["ss"] - 2 * mean * ws + mean**2 * ww, 0.0)
         n = np.where(counts > 1, counts, np.nan)
         of_weights = noise["vw"] if self.weight is not None else noise.get("values", noise["n"])
-        added = noise["s"] + of_weights * mean**2
-        errors = np.sqrt(policy.variance_inflation * squares * n / (n - 1) + added) / divided
-        hidden = counts < max(policy.counts.least, 1)
-        total = sums["s"] + self.centre * weights
+        return CellMeans(mean + self.centre, counts, divided, squares * n / (n - 1), noise["s"] + of_weights * mean**2)
+
+    def shown(self, table: ProtectedCells, policy: Policy) -> dict[str, Numbers]:
+        """Return means, their standard errors and sums as they are published; NaN where they are not shown."""
+        made = self.means(table)
+        errors = np.sqrt(policy.variance_inflation * made.sampled + made.noise) / made.weights
+        hidden = made.counts < max(policy.counts.least, 1)
+        total = table.sums["s"] + self.centre * np.nan_to_num(made.weights)
         if policy.amounts.sd:
             assert self.variable.bounds is not None  # noqa: S101 - checked at construction
             most = max(abs(end) for end in self.variable.bounds) * (self.weight.large if self.weight else 1.0)
             if self.variable.bounds[0] >= 0:
                 for rule in policy.rules:
                     hidden = hidden | (rule.unsafe(most, total) if isinstance(rule, CellRule) else False)
-        found = {"mean": mean + self.centre, "standard error": errors, "sum": total}
+        found = {"mean": made.mean, "standard error": errors, "sum": total}
         digits = {"standard error": policy.amounts.error_digits}
         return {
             name: significant(np.where(hidden, np.nan, values), digits.get(name, policy.amounts.digits))
             for name, values in found.items()
         }
+
+
+@dataclass(frozen=True, eq=False)
+class CellMeans:
+    """Means of the cells of a table; arrays have one axis per side."""
+
+    mean: Numbers
+    counts: Numbers
+    """Of records with a value."""
+    weights: Numbers
+    """What sums are divided by; NaN where that is not positive."""
+    sampled: Numbers
+    """Variance of the sum of v − m in a sample."""
+    noise: Numbers
+    """Variance that noise adds to it."""
