@@ -545,7 +545,7 @@ class Vault:
         content = {**question.to_json(), "policy": limits.label, **told}
         return self.ledger.settle(
             user, dataset.name, content, answering.losses, limits.accounts, dataset.variables, limits.per_minute, place,
-            self.projects().get(user), dataset.frozen_loss,
+            self.projects().get(user), self.dataset(dataset.name).frozen_loss,
         )  # fmt: skip
 
     # -- projects
