@@ -305,7 +305,7 @@ class Mechanism:
                 raise TypeError("the factors of a sum are of known variables, and none is of others than the sum says")
         warehouse, noise = self.dataset.warehouse, self.policy.models
         bounds = [self._bounds(asked, one) for one in asked.bounds]
-        work = _Totals(asked.factors, asked.confidential, bounds, asked.pairs, bool(noise.sd))
+        work = _Totals(asked, bounds, bool(noise.sd))
         back = float(self._scaled_back((), np.array(self._register.cells((), self._known)[0])))
         values = warehouse.reduce(work, work.columns, self._where) * max(back, 1.0)
         n, digest = (int(v.sum()) for v in self._register.cells((), self._known))
@@ -364,13 +364,10 @@ class Mechanism:
 
 
 class _Totals(RecordFunction):
-    def __init__(
-        self, factors: RecordFunction, confidential: RecordFunction, bounds: Sequence[Confidential],
-        pairs: Sequence[tuple[int, int]], clip: bool,
-    ) -> None:  # fmt: skip
-        self.factors, self.confidential, self.pairs, self.clip = factors, confidential, tuple(pairs), clip
-        self.low = np.array([b.low for b in bounds])[:, None]
-        self.high = np.array([b.high for b in bounds])[:, None]
+    def __init__(self, asked: TotalSums, bounds: Sequence[Confidential], clip: bool) -> None:
+        self.factors, self.confidential, self.pairs, self.clip = asked.factors, asked.confidential, asked.pairs, clip
+        self.low, self.high = (np.array([[end] for end in ends]) for ends in zip(*((b.low, b.high) for b in asked.bounds), strict=True))
+        self.none = np.array([[float(np.clip(0.0, b.low, b.high))] for b in bounds])  # what a record without a number adds
 
     @override
     @property
@@ -382,8 +379,7 @@ class _Totals(RecordFunction):
         u = self.factors({c: piece[c] for c in (self.factors.columns or ["r"])})  # nothing else is there to be read
         g = self.confidential(piece)
         if self.clip:
-            none = np.clip(0.0, self.low, self.high)
-            g = np.where(np.isnan(g), none, np.clip(g, self.low, self.high))
+            g = np.where(np.isnan(g), self.none, np.clip(g, self.low, self.high))
         products = u @ np.nan_to_num(g, nan=0.0).T
         return np.array([products[i, j] for i, j in self.pairs])
 
