@@ -329,7 +329,8 @@ def test_the_best_attacker_is_right_as_often_as_the_bound_says_and_not_more(tmp_
     dataset = Vault(tmp_path, Draws(4), Policy.open()).freeze("tiny", Microdata(frame, attributes))
     v = dataset.variables
     settings = Policy.open().set({"counts.sd": 3.0})
-    asked = [(None, CellSums((v["area"], v["sick"]))), ({"sick": "yes"}, CellSums((v["area"],))), ({"sick": "no"}, CellSums((v["area"],)))]
+    alone = CellSums((v["area"],))
+    asked = [(None, CellSums((v["area"], v["sick"]))), ({"sick": "yes"}, alone), ({"sick": "no"}, alone)]
     others = np.zeros((areas, 2))
     rest = np.delete(np.arange(areas * each), target)
     np.add.at(others, (rest // each, (sick[rest] == "yes").astype(int)), 1)
@@ -362,7 +363,9 @@ def test_the_best_attacker_is_right_as_often_as_the_bound_says_and_not_more(tmp_
 # --- public facts and digests
 
 
-def test_facts_read_off_at_freezing_are_charged_table_by_table_and_over_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_read_off_at_freezing_are_charged_table_by_table_and_over_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = survey(40, 2, gaps=False, weighted=False)
     drawn: list[str] = []
     plain = Secret.normals
@@ -393,7 +396,9 @@ def digest(folder: Path, columns: dict[str, np.ndarray], variable: Any) -> str:
     return contents_of(open_warehouse(path), [variable], Secret(Draws(1)))[variable.name]
 
 
-def test_digests_of_contents_see_exchanged_values_new_records_ends_gaps_and_weights(tiny: Callable[..., Made], tmp_path: Path) -> None:
+def test_digests_of_contents_see_exchanged_values_new_records_ends_gaps_and_weights(
+    tiny: Callable[..., Made], tmp_path: Path
+) -> None:
     dataset, _ = tiny("plain")
     sick, pay = (replace(dataset.variables[n], place=0) for n in ("sick", "pay"))
     rng = np.random.default_rng(1)
@@ -407,7 +412,8 @@ def test_digests_of_contents_see_exchanged_values_new_records_ends_gaps_and_weig
     seen = {
         digest(tmp_path, {"r": r, "x0": np.array([x, 1.0, 2.0]), "w": np.array([w, 1.0, 1.0]), "e": np.array([e, 1, 2])}, numbers)
         for x, w, e in [
-            (8.0, 1.0, 1), (-8.0, 1.0, 1), (np.nan, 1.0, 1), (0.0, 1.0, 1), (np.nextafter(8, 0), 1.0, 1), (8.0, 1.001, 1), (8.0, 1.0, -7)
+            (8.0, 1.0, 1), (-8.0, 1.0, 1), (np.nan, 1.0, 1), (0.0, 1.0, 1), (np.nextafter(8, 0), 1.0, 1), (8.0, 1.001, 1),
+            (8.0, 1.0, -7),
         ]
     }  # fmt: skip
     assert len(seen) == 7

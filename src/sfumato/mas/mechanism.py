@@ -223,7 +223,7 @@ class Mechanism:
         where = f"({self._known.where()}) AND ({self._kept})"
         found = self.dataset.warehouse.ask(aggregate_sql(coded, ["count(*) AS n"], "records", where))
         left = in_cells(found, columns, counts.shape, "n")
-        return np.divide(counts, left, out=np.zeros(counts.shape), where=left > 0)
+        return np.asarray(np.divide(counts, left, out=np.zeros(counts.shape), where=left > 0), np.float64)
 
     def _nominal(self, sides: Sequence[Variable], hidden: Sequence[int]) -> Numbers:
         """Return the nominal share of a known cell's records in each confidential cell, that of the universe included."""
@@ -241,7 +241,7 @@ class Mechanism:
         reach, largest, spread = self._reach(moment)
         if not secret:
             return noise.variance(reach, 0.0), np.zeros(sizes.shape)
-        grown = sizes * np.maximum(p * spread**2 - (p * 0.0 if moment.power else p**2), 0.0)
+        grown = np.asarray(sizes * np.maximum(p * spread**2 - (p * 0.0 if moment.power else p**2), 0.0), np.float64)
         many, back = self.dataset.together, np.maximum(back, 1.0)
         variance = np.asarray(noise.variance(reach * many, grown) * back**2)
         each = (self._heavy(moment) * many * back) ** 2 / variance
@@ -366,7 +366,8 @@ class Mechanism:
 class _Totals(RecordFunction):
     def __init__(self, asked: TotalSums, bounds: Sequence[Confidential], clip: bool) -> None:
         self.factors, self.confidential, self.pairs, self.clip = asked.factors, asked.confidential, asked.pairs, clip
-        self.low, self.high = (np.array([[end] for end in ends]) for ends in zip(*((b.low, b.high) for b in asked.bounds), strict=True))
+        self.low = np.array([[b.low] for b in asked.bounds])
+        self.high = np.array([[b.high] for b in asked.bounds])
         self.none = np.array([[float(np.clip(0.0, b.low, b.high))] for b in bounds])  # what a record without a number adds
 
     @override
