@@ -23,7 +23,7 @@ from sfumato.errors import DataError
 from sfumato.mas.cube import in_cells
 from sfumato.mas.dataset import Dataset
 from sfumato.mas.drop_q import CellTable, Drop, DropEnough, DropQ, DropRange, DropShare
-from sfumato.mas.perturbation import Noise
+from sfumato.mas.perturbation import Counts, Noise
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.register import Register, known_part
@@ -40,6 +40,7 @@ from sfumato.mas.sums import (
     RecordFunction,
     SumsRequest,
     TotalSums,
+    whole,
 )
 from sfumato.mas.universe import Selection, split
 from sfumato.mas.variable import Variable
@@ -251,7 +252,15 @@ class Mechanism:
         # or it leaves one confidential cell and enters another
         flat = np.moveaxis(each, hidden, range(-len(hidden), 0)).reshape(sizes.size, -1)
         two = np.sort(flat, axis=-1)[:, -2:].sum(axis=-1) * largest**2
-        return variance, np.maximum(two.reshape(sizes.shape), one.max(axis=hidden, keepdims=True))
+        return variance, np.maximum(two.reshape(sizes.shape), one.max(axis=tuple(hidden), keepdims=True))
+
+    def unit(self, moment: Moment, sides: Sequence[Variable]) -> tuple[float, float, float]:
+        """Return the variance of noise with standard deviation 1 on a cell, its loss, and the nominal size of what is added."""
+        hidden = [v for v in sides if not v.known]
+        ones = np.ones([1] * len(hidden))
+        p = np.ones([len(v.levels) for v in hidden])
+        variance, loss = self._cell_noise(moment, Counts(sd=1.0), whole(0 * ones), p, tuple(range(len(hidden))), True, ones)
+        return float(variance.max()), float(loss.max()), self._reach(moment)[2]
 
     def _reach(self, moment: Moment) -> tuple[float, float, float]:
         """Return by what a record's confidential values can move what it adds, the most that it adds, and its nominal root mean

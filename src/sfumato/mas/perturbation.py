@@ -99,7 +99,7 @@ class Noise(Perturbation, abstract=True):
 
     def wording(self) -> str:
         """Return what noise is drawn for. Other settings draw other noise: the same one twice would cancel."""
-        return f"standard deviation {self.sd:g}, growth {self.growth:g}"
+        return f"standard deviation {self.sd!r}, growth {self.growth!r}"
 
 
 class Counts(Noise):
