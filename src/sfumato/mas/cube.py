@@ -30,6 +30,14 @@ UNITS = {"h": "households", "e": "establishments"}
 _KEPT = 100_000
 
 
+def largest_establishment(warehouse: Warehouse) -> int:
+    """Return how many records the largest establishment has; 1 where records do not belong to any."""
+    if "e" not in warehouse.columns:
+        return 1
+    found = warehouse.ask("SELECT max(n) AS n FROM (SELECT count(*) AS n FROM records GROUP BY e) AS establishments")
+    return max(int(found["n"][0]), 1)
+
+
 class UnitCounts:
     """Distinct units of sets and of cells, found by one aggregate and kept. Confidential."""
 

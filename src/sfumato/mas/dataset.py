@@ -17,7 +17,7 @@ from sfumato.data.warehouse import Warehouse, open_warehouse
 from sfumato.errors import DataError
 from sfumato.files import write_text
 from sfumato.mas.codebook import Codebook, Weight
-from sfumato.mas.cube import UNITS, Cubes, UnitCounts, read_cube, write_cube
+from sfumato.mas.cube import UNITS, Cubes, UnitCounts, largest_establishment, read_cube, write_cube
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.register import Register
@@ -141,7 +141,7 @@ class Dataset:
     contents: Mapping[str, str]
     """A keyed digest of the values of each confidential variable: noise is fresh where it changed between versions."""
     frozen_loss: float = 0.0
-    """What the facts that were read off the records at freezing tell of each of them."""
+    """What the facts that were read off the records at freezing tell of each of them; those of earlier versions included."""
 
     def register(self, policy: Policy) -> Register:
         """Return what known variables alone say of the records, with the policy's noise on counts."""
@@ -152,6 +152,11 @@ class Dataset:
     def codebook(self) -> Codebook:
         """The metadata that questions, rules and analyses see."""
         return Codebook(self.name, self.version, self.title, self.variables, self.weight, self.units, self.design.columns)
+
+    @cached_property
+    def together(self) -> int:
+        """How many records the largest establishment has; 1 where records are of persons. All of them are protected together."""
+        return largest_establishment(self.warehouse)
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,10 +19,11 @@ from typing_extensions import override
 
 from sfumato.data.aggregates import Aggregate, Sum, aggregate_sql
 from sfumato.data.exact_sums import scale_of
+from sfumato.errors import DataError
 from sfumato.mas.cube import in_cells
 from sfumato.mas.dataset import Dataset
 from sfumato.mas.drop_q import CellTable, Drop, DropEnough, DropQ, DropRange, DropShare
-from sfumato.mas.perturbation import Noise
+from sfumato.mas.perturbation import Counts, Noise
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.register import Register, known_part
@@ -38,19 +39,19 @@ from sfumato.mas.sums import (
     ProtectedSums,
     ProtectedTotals,
     RecordFunction,
-    Sealed,
     SumsRequest,
     TotalSums,
+    whole,
 )
 from sfumato.mas.universe import Selection, split
 from sfumato.mas.variable import Variable
-from sfumato.typing import Flags, Numbers, Whole
+from sfumato.typing import Numbers, Whole
 
 _FINE = 16
 """The largest loss of a record is found to a factor of 2^(1/16), from counts of records by their loss."""
-_LOWEST, _HIGHEST = -60, 20
+_LOWEST, _HIGHEST = -100, 100
 """Losses are counted between these powers of two."""
-_BY = 2_000
+_BY = 1_000
 """Records are charged by at most this many groups."""
 
 
@@ -67,9 +68,9 @@ class Mechanism:
         parts: dict[str, ProtectedCells | ProtectedTotals] = {}
         losses: list[Loss] = []
         for name, part in request.parts.items():
-            made, loss = self._cells(part) if isinstance(part, CellSums) else self._totals(part)
+            made, told = self._cells(part) if isinstance(part, CellSums) else self._totals(part)
             parts[name] = made
-            losses += [loss] if loss is not None else []
+            losses += told
         return ProtectedSums(_SEAL, parts), tuple(losses)
 
     # -- the universe
@@ -120,8 +121,15 @@ class Mechanism:
 
     # -- tables
 
-    def _cells(self, asked: CellSums) -> tuple[ProtectedCells, Loss | None]:
-        """Return the cells of a table, and their loss."""
+    def _cells(self, asked: CellSums) -> tuple[ProtectedCells, list[Loss]]:
+        """Return the cells of a table, and what they tell; the order of its sides does not matter."""
+        axes = sorted(range(len(asked.sides)), key=lambda i: asked.sides[i].name)
+        made, told = self._table(replace(asked, sides=tuple(asked.sides[i] for i in axes)))
+        back = np.argsort(axes) if axes else axes
+        sums, variances = ({k: v.transpose(back) for k, v in d.items()} for d in (made.sums, made.variances))
+        return ProtectedCells(_SEAL, asked.sides, sums, variances, made.sizes.transpose(back)), told
+
+    def _table(self, asked: CellSums) -> tuple[ProtectedCells, list[Loss]]:
         shape = [len(v.levels) for v in asked.sides]
         known = tuple(v for v in asked.sides if v.known)
         hidden = tuple(i for i, v in enumerate(asked.sides) if not v.known)
@@ -129,61 +137,69 @@ class Mechanism:
         flat = [len(v.levels) if v.known else 1 for v in asked.sides]
         sizes, digests = counts.reshape(flat), digests.reshape(flat)
         moments = {"n": Moment(), **asked.moments}
-        exact = self._exact_cells(asked.sides, moments, shape)
-        if self.policy.scaled:
-            exact = self._scaled_back(exact, known, counts, flat)
+        exact = self._exact_cells(asked, moments, shape)
+        back = self._scaled_back(known, counts).reshape(flat)
         p = self._nominal(asked.sides, hidden)
-        sums, variances, losses, about = {}, {}, np.zeros(flat), []
+        sums, variances = {}, {}
+        told: dict[bool, tuple[Numbers, str]] = {}
         for name, moment in moments.items():
             noise = self.policy.counts if name == "n" else self.policy.noise(asked.noise)
             secret = bool(hidden or self._hidden or moment.confidential)
-            balanced = name == "n" and bool(hidden) and not self._hidden and noise.sd > 0  # how many there are is known
+            balanced = name == "n" and p.size > 1 and not self._hidden and noise.sd > 0  # how many there are is known
             if balanced:
-                variance, loss = self._balanced_noise(noise, sizes, p)
+                variance, loss = self._balanced_noise(noise, sizes, p, back)
             else:
-                variance, loss = self._cell_noise(moment, noise, sizes, p, hidden, secret)
-            if secret:
-                losses = losses + loss
-                about.append(f"{name}:{moment.wording()}")
+                variance, loss = self._cell_noise(moment, noise, sizes, p, hidden, secret, back)
+            about = self._about(moment, asked.sides, noise, p) if noise.sd else ""
+            if secret and noise.sd:
+                before, words = told.get(name == "n", (np.zeros(flat), ""))
+                told[name == "n"] = before + loss, f"{words}|{about}"
             variances[name] = np.array(np.broadcast_to(variance, shape))
-            drawn = self._drawn(moment, asked.sides, sizes, digests, variances[name], noise, secret)
+            drawn = self._drawn(about, asked.sides, sizes, digests, variances[name], noise, secret or moment != Moment())
             if balanced:
                 drawn = (drawn - drawn.mean(axis=hidden, keepdims=True)) * math.sqrt(p.size / (p.size - 1))
-            sums[name] = exact[name] + drawn
-        noisy = self._register.noisy(sizes, digests)
-        made = ProtectedCells(_SEAL, asked.sides, sums, variances, noisy)
-        if not about:
-            return made, None
-        contents = self._contents((*asked.sides, *(m.variable for m in asked.moments.values() if m.variable is not None)))
-        whole = "|".join([*(v.name for v in asked.sides), *about, self._hidden_words, contents, self._tag])
-        keys = tuple(_hashed(f"{n}/{d}/{whole}") for n, d in zip(sizes.ravel().tolist(), digests.ravel().tolist(), strict=True))
-        return made, Loss(self._known, known, losses.reshape([len(v.levels) for v in known]), keys, self._company(asked, p, hidden))
+            sums[name] = exact[name] * np.maximum(back, 1.0) + drawn
+        made = ProtectedCells(_SEAL, asked.sides, sums, variances, self._register.noisy(sizes, digests))
+        lengths = [len(v.levels) for v in known]
+        return made, [
+            Loss(
+                self._known, known, loss.reshape(lengths), tuple(_hashed(f"{key}/{about}") for key in _sets(sizes, digests)),
+                self._company(asked, p, hidden, counts=of_counts),
+            )
+            for of_counts, (loss, about) in told.items()
+        ]  # fmt: skip
 
-    def _company(self, asked: CellSums, p: Numbers, hidden: Sequence[int]) -> tuple[Company, ...]:
+    def _company(self, asked: CellSums, p: Numbers, hidden: Sequence[int], counts: bool) -> tuple[Company, ...]:
         """Return how much other records of a known cell hide one of them, by what is nominally known of the variables."""
-        moved = [m.variable for m in asked.moments.values() if m.variable is not None and m.confidential]
-        names = sorted({asked.sides[i].plain_name for i in hidden} | {v.name for v in (*self._hidden, *moved)})
+        moved = [m.variable for m in asked.moments.values() if m.variable is not None and m.confidential and not counts]
+        names = sorted({asked.sides[i].plain_name for i in hidden} | {v.plain_name for v in (*self._hidden, *moved)})
         variance = float((p * (1 - p)).min()) if p.size > 1 or self._hidden else 1.0
         cells = math.prod(len(asked.sides[i].levels) for i in hidden)
         if cells > 2:  # a record leaves one of several cells and enters another
             variance /= 2
-        variance = min([variance, *(v.spread**2 for v in moved)])
-        found = [Company(tuple(names), variance)]
+        found = [Company(tuple(names), min([variance, *(v.spread**2 for v in moved)]))]
         if len(names) > 1 and not self._hidden and not moved:
             for i in hidden:
-                v, levels = asked.sides[i], len(asked.sides[i].levels)
-                shares = _levels(v)
+                shares, levels = _levels(asked.sides[i]), len(asked.sides[i].levels)
                 own = float((shares * (1 - shares)).min()) / (2 if levels > 2 else 1)
-                found.append(Company((v.plain_name,), own, levels / cells))
+                found.append(Company((asked.sides[i].plain_name,), own, levels / cells))
         return tuple(found)
 
-    @cached_property
-    def _tag(self) -> str:
-        """What names the noise of the policy: other noise of the same sum is another answer."""
-        return self.policy.perturbation.hex()
+    def _about(self, moment: Moment, sides: Sequence[Variable], noise: Noise, p: Numbers) -> str:
+        """Return all that the noise of a sum is drawn for, beside its records: another one is another sum, or other noise.
 
-    def _exact_cells(self, sides: Sequence[Variable], moments: Mapping[str, Moment], shape: Sequence[int]) -> dict[str, Numbers]:
+        What a user was told under the same words is not charged again.
+        """
+        x = moment.variable
+        hidden = ",".join(f"{v.name}:{len(v.levels)}:{v.groups}" for v in sides if not v.known)
+        nominal = hashlib.blake2b(np.ascontiguousarray(p).tobytes(), digest_size=16).hexdigest()
+        size = f"{None if x is None else x.bounds}/{self._reach(moment)!r}/{nominal}/{self.dataset.together}"
+        contents = self._contents((*sides, *([x] if x is not None else [])))
+        return "|".join([moment.wording(), size, hidden, self._hidden_words, contents, noise.wording(), self._kept])
+
+    def _exact_cells(self, asked: CellSums, moments: Mapping[str, Moment], shape: Sequence[int]) -> dict[str, Numbers]:
         """Add up moments where the records live."""
+        sides = asked.sides
         cells = [f"c{i}" for i in range(len(sides))]
         cube = self.dataset.cubes
         plain = self.question.selection.plain
@@ -194,7 +210,7 @@ class Mechanism:
         for place, (name, moment) in enumerate(moments.items()):
             if name == "n":
                 continue
-            columns[f"v{place}"], scale = self._moment_sql(moment)
+            columns[f"v{place}"], scale = self._moment_sql(moment, self._clips(self.policy.noise(asked.noise)))
             sums[name] = Sum(f"v{place}", scale=scale, parts=3 if moment.power else 2)
         listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items()) or "1 AS one"
         texts = ["count(*) AS n", *(text for name, one in sums.items() for text in one.select(f"s_{name}"))]
@@ -206,13 +222,17 @@ class Mechanism:
             out[name] = in_cells({**found, "value": one.read(f"s_{name}", found)}, cells, shape, "value")
         return out
 
-    def _moment_sql(self, moment: Moment) -> tuple[str, float]:
+    def _clips(self, noise: Noise) -> bool:
+        """Whether numbers are clipped to their bounds: noise is made for what is between them."""
+        return self.policy.amounts.clip or noise.sd > 0
+
+    def _moment_sql(self, moment: Moment, clip: bool) -> tuple[str, float]:
         """Return SQL for what a record adds, null where it adds nothing, and a power of two that none exceeds."""
         weight, sql, scale = self.dataset.weight, [], 1.0
         if moment.variable is not None:
-            x = self.policy.amounts.clipped(moment.variable)
+            x = clipped_sql(moment.variable) if clip else moment.variable.numbers
             centred = f"({x} - {moment.centre!r})" if moment.centre else x
-            size = max(abs(end - moment.centre) for end in self._ends(moment.variable))
+            size = max(abs(end - moment.centre) for end in _ends(moment.variable, clip))
             if moment.power == 0:
                 sql.append(f"CASE WHEN {x} IS NULL THEN NULL ELSE 1.0E0 END")
             sql += [centred] * moment.power
@@ -221,21 +241,16 @@ class Mechanism:
         scale *= (weight.scale if weight is not None else 1.0) ** moment.weights
         return " * ".join(f"({part})" for part in sql) or "1.0E0", scale_of(scale)
 
-    def _ends(self, variable: Variable) -> tuple[float, float]:
-        """Return ends that no number of a variable exceeds as it enters a sum."""
-        if self.policy.amounts.clip and variable.bounds is not None:
-            return variable.bounds
-        return variable.centre - variable.scale, variable.centre + variable.scale
-
-    def _scaled_back(self, exact: dict[str, Numbers], known: Sequence[Variable], counts: Whole, flat: Sequence[int]) -> dict[str, Numbers]:
-        """Return sums over all records from sums over those that were not dropped, in each cell of the known sides."""
+    def _scaled_back(self, known: Sequence[Variable], counts: Whole) -> Numbers:
+        """Return by what sums over records that were not dropped are multiplied, in each cell of known sides; 0 if none is left."""
+        if not self.policy.scaled:
+            return np.ones(counts.shape)
         columns = [f"c{i}" for i in range(len(known))]
         coded = {c: v.codes for c, v in zip(columns, known, strict=True)}
         where = f"({self._known.where()}) AND ({self._kept})"
         found = self.dataset.warehouse.ask(aggregate_sql(coded, ["count(*) AS n"], "records", where))
         left = in_cells(found, columns, counts.shape, "n")
-        factor = np.divide(counts, left, out=np.zeros(counts.shape), where=left > 0).reshape(flat)
-        return {name: values * factor for name, values in exact.items()}
+        return np.asarray(np.divide(counts, left, out=np.zeros(counts.shape), where=left > 0), np.float64)
 
     def _nominal(self, sides: Sequence[Variable], hidden: Sequence[int]) -> Numbers:
         """Return the nominal share of a known cell's records in each confidential cell, that of the universe included."""
@@ -245,52 +260,65 @@ class Mechanism:
         return np.asarray(shares)
 
     def _cell_noise(
-        self, moment: Moment, noise: Noise, sizes: Whole, p: Numbers, hidden: Sequence[int], secret: bool
-    ) -> tuple[Numbers, Numbers]:
+        self, moment: Moment, noise: Noise, sizes: Whole, p: Numbers, hidden: Sequence[int], secret: bool, back: Numbers
+    ) -> tuple[Numbers, Numbers]:  # fmt: skip
         """Return the variance of the noise on each cell, and what the sums of a known cell tell of its records."""
-        reach, spread = self._reach(moment)
-        heavy = self._heavy(moment)
-        unit = reach / 2 if moment.power == 1 and moment.confidential else reach  # about the middle of the bounds
-        grown = sizes * np.maximum(p * spread**2 - (p * 0.0 if moment.power else p**2), 0.0) if secret else 0.0
-        variance = noise.variance(reach, grown)
-        if not secret or not noise.sd:
-            return np.asarray(variance), np.zeros(sizes.shape)
-        each = heavy**2 / np.broadcast_to(variance, np.broadcast_shapes(sizes.shape, p.shape))
+        if not noise.sd:
+            return np.zeros(()), np.zeros(sizes.shape)
+        reach, largest, spread = self._reach(moment)
+        if not secret:
+            return noise.variance(reach, 0.0), np.zeros(sizes.shape)
+        grown = np.asarray(sizes * np.maximum(p * spread**2 - (p * 0.0 if moment.power else p**2), 0.0), np.float64)
+        many, back = self.dataset.together, np.maximum(back, 1.0)
+        variance = np.asarray(noise.variance(reach * many, grown) * back**2)
+        each = (self._heavy(moment) * many * back) ** 2 / variance
+        one = each * reach**2  # the number of a record moves from one bound to the other, or the record leaves the universe
         if not hidden:
-            # the record stays in its cell: its number moves from one bound to the other, or it leaves the universe
-            return np.asarray(variance), np.asarray(each * reach**2)
-        flat = np.moveaxis(each, hidden, range(-len(hidden), 0))
-        flat = flat.reshape(*flat.shape[: each.ndim - len(hidden)], -1)
-        two = np.sort(flat, axis=-1)[..., -2:].sum(axis=-1) * unit**2  # it leaves one confidential cell and enters another
-        one = flat.max(axis=-1) * reach**2 if moment.confidential else 0.0  # or its number moves within its cell
-        return np.asarray(variance), np.maximum(two, one).reshape(sizes.shape)
+            return variance, np.asarray(one)
+        # or it leaves one confidential cell and enters another
+        flat = np.moveaxis(each, hidden, range(-len(hidden), 0)).reshape(sizes.size, -1)
+        two = np.sort(flat, axis=-1)[:, -2:].sum(axis=-1) * largest**2
+        return variance, np.maximum(two.reshape(sizes.shape), one.max(axis=tuple(hidden), keepdims=True))
 
-    def _balanced_noise(self, noise: Noise, sizes: Whole, p: Numbers) -> tuple[Numbers, Numbers]:
+    def _balanced_noise(self, noise: Noise, sizes: Whole, p: Numbers, back: Numbers) -> tuple[Numbers, Numbers]:
         """Return variance and loss of counts of confidential cells that add up to a known number, as their noise does to 0.
 
         Independent noise of variance s² less its mean has the variance v = s² (L − 1) / L in each of L cells, and a record that
         leaves one cell for another loses 2 / s²: with two levels half of what independent noise of variance v would cost.
         """
-        variance = noise.variance(1.0, sizes * float((p * (1 - p)).mean()))
-        loss = 2 * (p.size - 1) / p.size / variance if p.size > 1 else np.zeros(sizes.shape)
-        return np.asarray(variance), np.asarray(loss)
+        many, back = self.dataset.together, np.maximum(back, 1.0)
+        variance = np.asarray(noise.variance(many, sizes * float((p * (1 - p)).mean())) * back**2)
+        return variance, np.asarray(2 * (p.size - 1) / p.size * (many * back) ** 2 / variance)
 
-    def _reach(self, moment: Moment) -> tuple[float, float]:
-        """Return by what a record's confidential values can move what it adds, and its nominal root mean square; public."""
+    def unit(self, moment: Moment, sides: Sequence[Variable]) -> tuple[float, float, float]:
+        """Return the variance of noise with standard deviation 1 on a cell, its loss, and the nominal size of what is added."""
+        hidden = [v for v in sides if not v.known]
+        ones = np.ones([1] * len(hidden))
+        p = np.ones([len(v.levels) for v in hidden])
+        variance, loss = self._cell_noise(moment, Counts(sd=1.0), whole(0 * ones), p, tuple(range(len(hidden))), True, ones)
+        return float(variance.max()), float(loss.max()), self._reach(moment)[2]
+
+    def _reach(self, moment: Moment) -> tuple[float, float, float]:
+        """Return by what a record's confidential values can move what it adds, the most that it adds, and its nominal root mean
+        square; all public. What a record without a number, or outside of the universe, adds is 0."""
         weight = self.dataset.weight.large**moment.weights if self.dataset.weight is not None else 1.0
         if moment.variable is None or moment.power == 0:
-            return weight, weight
+            return weight, weight, weight
         if moment.variable.bounds is None:
-            return 0.0, 0.0
+            raise DataError(
+                f"variable '{moment.variable.name}' has no public bounds, so that no noise can be made for its sums. The custodian "
+                "can give it bounds in the schema."
+            )
         low, high = (end - moment.centre for end in moment.variable.bounds)
-        largest = max(abs(low), abs(high)) ** moment.power
+        ends = (low**moment.power, high**moment.power, 0.0)
+        largest = max(map(abs, ends))
         if not moment.confidential:
-            return largest * weight, largest * weight / 2
-        reach = (high - low if moment.power % 2 else largest) if low <= 0 <= high else largest
+            return largest * weight, largest * weight, largest * weight / 2
+        reach = max(ends) - min(ends)
         middle = moment.variable.middle - moment.centre
         square = (moment.variable.spread * (high - low)) ** 2 + middle**2
         rms = math.sqrt(square) if moment.power == 1 else math.sqrt(min(3 * square**2, largest**2))
-        return reach * weight, min(rms, largest) * weight
+        return reach * weight, largest * weight, min(rms, largest) * weight
 
     def _heavy(self, moment: Moment) -> float:
         """Return how much more the heaviest record adds than noise is scaled to."""
@@ -298,53 +326,53 @@ class Mechanism:
         return (weight.heaviest / weight.large) ** moment.weights if weight is not None else 1.0
 
     def _drawn(
-        self, moment: Moment, sides: Sequence[Variable], sizes: Whole, digests: Whole, variance: Numbers, noise: Noise, secret: bool
-    ) -> Numbers:
+        self, about: str, sides: Sequence[Variable], sizes: Whole, digests: Whole, variance: Numbers, noise: Noise, own: bool
+    ) -> Numbers:  # fmt: skip
         """Return the noise of each cell: keyed by the records that known variables select, and by what is asked of them."""
         shape = variance.shape
         if not noise.sd:
             return np.zeros(shape)
-        if not secret and moment.variable is None and not moment.weights:
-            n, d = (np.broadcast_to(v, shape) for v in (sizes, digests))
-            return self._register.noisy(n, d) - n  # a count by known variables: the noise that rules see
-        variables = (*sides, *([moment.variable] if moment.variable is not None else []))
-        about = "|".join([moment.wording(), self._hidden_words, self._contents(variables), noise.wording(), self._kept])
-        hidden = [v for v in sides if not v.known]
-        place = np.arange(math.prod(len(v.levels) for v in hidden)).reshape([len(v.levels) if not v.known else 1 for v in sides])
-        names = ",".join(f"{v.name}:{len(v.levels)}" for v in hidden)
-        n, d, at = (np.broadcast_to(v, shape).ravel().tolist() for v in (sizes, digests, place))
-        keys = [_hashed(f"{a}/{b}/{names}/{c}/{about}") for a, b, c in zip(n, d, at, strict=True)]
+        if not own:  # a count by known variables: the noise that rules see
+            return np.broadcast_to(self._register.noisy(sizes, digests) - sizes, shape)
+        place = np.arange(math.prod(len(v.levels) for v in sides if not v.known))
+        place = place.reshape([len(v.levels) if not v.known else 1 for v in sides])
+        sets = np.array(_sets(sizes, digests), object).reshape(sizes.shape)
+        full, words = (np.broadcast_to(v, shape) for v in (sets, place)), _hashed(about).hex()
+        keys = [_hashed(f"{key}/{at}/{words}") for key, at in zip(*(v.ravel().tolist() for v in full), strict=True)]
         return (np.sqrt(variance).ravel() * self.dataset.secret.normals(keys, "sum")).reshape(shape)
 
     # -- totals
 
-    def _totals(self, asked: TotalSums) -> tuple[ProtectedTotals, Loss | None]:
-        """Return sums over the records of the universe, and their loss."""
-        columns = {c for v in asked.variables if v.known for c in (v.codes_column, v.numbers)} | {"w", "s", "h", "r"}
-        if not set(asked.factors.columns) <= columns:
-            raise TypeError("the factors of a sum are of known variables")
+    def _totals(self, asked: TotalSums) -> tuple[ProtectedTotals, list[Loss]]:
+        """Return sums over the records of the universe, and what they tell."""
+        for function, read in ((asked.factors, split(asked.variables)[0]), (asked.confidential, asked.variables)):
+            if not set(function.columns) <= {"w", "s", "h", "r"}.union(*((v.codes_column, v.numbers) for v in read)):
+                raise TypeError("the factors of a sum are of known variables, and none is of others than the sum says")
         warehouse, noise = self.dataset.warehouse, self.policy.models
-        clip = bool(noise.sd)
-        work = _Totals(asked.factors, asked.confidential, asked.bounds, asked.pairs, clip)
-        values = warehouse.reduce(work, work.columns, self._where)
+        bounds = [self._bounds(asked, one) for one in asked.bounds]
+        work = _Totals(asked, bounds, bool(noise.sd))
+        back = float(self._scaled_back((), np.array(self._register.cells((), self._known)[0])))
+        values = warehouse.reduce(work, work.columns, self._where) * max(back, 1.0)
         n, digest = (int(v.sum()) for v in self._register.cells((), self._known))
         if not noise.sd:
-            return ProtectedTotals(_SEAL, values, np.zeros(len(values))), None
-        reach = np.array([self._bounds(asked.bounds[g])[1] for _, g in asked.pairs])
+            return ProtectedTotals(_SEAL, values, np.zeros(len(values))), []
+        reach = np.array([bounds[g].reach for _, g in asked.pairs]) * self.dataset.together
         spread = np.array([asked.bounds[g].spread for _, g in asked.pairs])
         rows = [u for u, _ in asked.pairs]
         squares, largest = self._sizes(asked.factors)
         variance = noise.variance(reach * np.sqrt(largest[rows]), squares[rows] * spread**2) / asked.share
         variance = np.where(reach > 0, np.maximum(variance, 1e-300), 0.0)
-        about = "|".join([asked.name, self._hidden_words, self._contents(asked.variables), noise.wording(), self._kept, f"{asked.share!r}"])
-        keys = [_hashed(f"{n}/{digest}/{about}/{t}") for t in range(len(values))]
-        drawn = np.sqrt(variance) * self.dataset.secret.normals(keys, "total")
         loss = self._loss(asked, rows, np.divide(reach**2, variance, out=np.zeros(len(values)), where=variance > 0))
-        key = _hashed(f"{n}/{digest}/{about}/{self._tag}")
-        sides = self._by(asked)
-        cells = math.prod(len(v.levels) for v in sides)
-        named = tuple(_hashed(f"{key.hex()}/{i}") for i in range(cells))
-        return ProtectedTotals(_SEAL, values + drawn, variance), Loss(self._known, sides, loss, named, self._outcome_company(asked))
+        variance = variance * max(back, 1.0) ** 2
+        contents = self._contents(asked.variables)
+        about = "|".join([asked.name, self._hidden_words, contents, noise.wording(), self._kept, f"{asked.share!r}"])
+        sized = [f"{bounds[g].low!r}:{bounds[g].high!r}:{v:.9g}" for (_, g), v in zip(asked.pairs, variance, strict=True)]
+        keys = [_hashed(f"{n}/{digest}/{about}/{t}/{words}") for t, words in enumerate(sized)]
+        drawn = np.sqrt(variance) * self.dataset.secret.normals(keys, "total")
+        sides, key = self._by(asked), _hashed(f"{n}/{digest}/{about}/{sized}").hex()
+        named = tuple(_hashed(f"{key}/{i}") for i in range(math.prod(len(v.levels) for v in sides)))
+        told = Loss(self._known, sides, loss, named, self._outcome_company(asked))
+        return ProtectedTotals(_SEAL, values + drawn, variance), [told]
 
     def _outcome_company(self, asked: TotalSums) -> tuple[Company, ...]:
         """Return how much others hide a record in sums of one confidential outcome; nothing is said where it has several parts."""
@@ -353,10 +381,11 @@ class Mechanism:
             return (Company(hidden, 0.0),)  # others may be known from other answers
         return (Company(hidden, min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)),)
 
-    def _bounds(self, one: Confidential) -> tuple[float, float]:
-        """Return the low bound and the reach of a factor; what a record outside of a confidential condition adds is 0."""
-        low, high = (min(one.low, 0.0), max(one.high, 0.0)) if self._hidden else (one.low, one.high)
-        return low, high - low
+    def _bounds(self, asked: TotalSums, one: Confidential) -> Confidential:
+        """Return the bounds of a factor: what a record outside of a confidential condition, or without a number, adds is 0."""
+        if self._hidden or any(v.gaps for v in asked.variables if not v.known):
+            return replace(one, low=min(one.low, 0.0), high=max(one.high, 0.0))
+        return one
 
     def _by(self, asked: TotalSums) -> tuple[Variable, ...]:
         sides: list[Variable] = []
@@ -388,25 +417,24 @@ class Mechanism:
 
 
 class _Totals(RecordFunction):
-    def __init__(
-        self, factors: RecordFunction, confidential: RecordFunction, bounds: Sequence[Confidential], pairs: Sequence[tuple[int, int]], clip: bool
-    ) -> None:
-        self.factors, self.confidential, self.pairs, self.clip = factors, confidential, tuple(pairs), clip
-        self.low = np.array([b.low for b in bounds])[:, None]
-        self.high = np.array([b.high for b in bounds])[:, None]
+    def __init__(self, asked: TotalSums, bounds: Sequence[Confidential], clip: bool) -> None:
+        self.factors, self.confidential, self.pairs, self.clip = asked.factors, asked.confidential, asked.pairs, clip
+        self.low = np.array([[b.low] for b in asked.bounds])
+        self.high = np.array([[b.high] for b in asked.bounds])
+        self.none = np.array([[float(np.clip(0.0, b.low, b.high))] for b in bounds])  # what a record without a number adds
 
     @override
     @property
     def columns(self) -> Sequence[str]:
-        return list(dict.fromkeys([*self.factors.columns, *self.confidential.columns])) or ["r"]
+        return list(dict.fromkeys([*(self.factors.columns or ["r"]), *self.confidential.columns]))
 
     @override
     def __call__(self, piece: Piece) -> Numbers:
-        u, g = self.factors(piece), self.confidential(piece)
-        g = np.nan_to_num(g, nan=0.0)
+        u = self.factors({c: piece[c] for c in (self.factors.columns or ["r"])})  # nothing else is there to be read
+        g = self.confidential(piece)
         if self.clip:
-            g = np.clip(g, self.low, self.high)
-        products = u @ g.T
+            g = np.where(np.isnan(g), self.none, np.clip(g, self.low, self.high))
+        products = u @ np.nan_to_num(g, nan=0.0).T
         return np.array([products[i, j] for i, j in self.pairs])
 
 
@@ -449,17 +477,20 @@ class _LossCounts(RecordFunction):
 
 
 def _place(values: Numbers) -> Whole:
-    """Return the bin of each number on a scale of powers of 2^(1/16); the first one holds zeros."""
+    """Return the bin of each number on a scale of powers of 2^(1/16): the first one holds zeros, the last all that is larger."""
     with np.errstate(divide="ignore"):
         found = np.ceil((np.log2(values) - _LOWEST) * _FINE)
-    return np.clip(np.nan_to_num(found, nan=0.0, neginf=0.0, posinf=_Squares.bins - 1), 0, _Squares.bins - 1).astype(np.int64)
+    last = _Squares.bins - 1
+    placed = np.clip(np.nan_to_num(found, nan=last, neginf=0.0, posinf=last), 1, last)
+    return np.where(values == 0, 0, placed).astype(np.int64)
 
 
 def _top(counts: Numbers) -> Numbers:
-    """Return the upper end of the last bin that holds a record, for each row; 0 where none does."""
+    """Return the upper end of the last bin that holds a record, for each row; 0 where none does, and no end of the last bin."""
     some = counts > 0.5
     last = counts.shape[1] - 1 - np.argmax(some[:, ::-1], axis=1)
-    return np.where(some[:, 1:].any(axis=1), 2.0 ** (_LOWEST + last / _FINE), 0.0)
+    ends = np.where(last == counts.shape[1] - 1, np.inf, 2.0 ** (_LOWEST + last / _FINE))
+    return np.where(some[:, 1:].any(axis=1), ends, 0.0)
 
 
 # --- nominal shares
@@ -476,6 +507,28 @@ def _joint(variables: Sequence[Variable]) -> Numbers:
     for axis, variable in enumerate(variables):
         found = found * _levels(variable).reshape([-1 if i == axis else 1 for i in range(len(variables))])
     return np.asarray(found)
+
+
+def clipped_sql(variable: Variable) -> str:
+    """Return SQL for the numbers of a variable, clipped to its bounds if it has any."""
+    x = variable.numbers
+    if variable.bounds is None:
+        return x
+    low, high = variable.bounds
+    return f"CASE WHEN {x} < {low!r} THEN {low!r} WHEN {x} > {high!r} THEN {high!r} ELSE {x} END"
+
+
+def _ends(variable: Variable, clip: bool) -> tuple[float, float]:
+    """Return ends that no number of a variable exceeds as it enters a sum."""
+    if clip and variable.bounds is not None:
+        return variable.bounds
+    return variable.centre - variable.scale, variable.centre + variable.scale
+
+
+def _sets(sizes: Whole, digests: Whole) -> list[str]:
+    """Return what names the records of each cell; empty cells are named by their place, so that each has noise of its own."""
+    counted = zip(sizes.ravel().tolist(), digests.ravel().tolist(), strict=True)
+    return [f"{n}/{d}" if n else f"none/{place}" for place, (n, d) in enumerate(counted)]
 
 
 def _hashed(text: str) -> bytes:

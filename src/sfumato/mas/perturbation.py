@@ -13,7 +13,6 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Parametric, param
 from sfumato.mas.cutpoints import steps
 from sfumato.mas.preparation import BITS
-from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers
 
 # --- secrets
@@ -100,7 +99,7 @@ class Noise(Perturbation, abstract=True):
 
     def wording(self) -> str:
         """Return what noise is drawn for. Other settings draw other noise: the same one twice would cancel."""
-        return f"standard deviation {self.sd:g}, growth {self.growth:g}"
+        return f"standard deviation {self.sd!r}, growth {self.growth!r}"
 
 
 class Counts(Noise):
@@ -137,14 +136,6 @@ class Amounts(Noise):
     clip: bool = param(default=False, doc="whether numbers are clipped to the public bounds of their variable")
     digits: int = param(default=15, doc="significant digits that are published", low=1, high=17, integer=True)
     error_digits: int = param(default=15, doc="significant digits of standard errors", low=1, high=17, integer=True)
-
-    def clipped(self, variable: Variable) -> str:
-        """Return SQL for the numbers of a variable, clipped to its bounds where the policy says so."""
-        x = variable.numbers
-        if not self.clip or variable.bounds is None:
-            return x
-        low, high = variable.bounds
-        return f"CASE WHEN {x} < {low!r} THEN {low!r} WHEN {x} > {high!r} THEN {high!r} ELSE {x} END"
 
 
 class Models(Noise):

@@ -207,9 +207,25 @@ class Policy(PolicyFile, family="policy"):
                 )
         if not isinstance(self.rules, tuple) or not all(isinstance(rule, ConfidentialityRule) for rule in self.rules):
             raise ParameterError("the rules of a policy are [[rule]] tables, each with the name of a rule.")
+        self._check_accounts()
         if not self.amounts.sd and (named := [rule.name for rule in self.rules if rule.needs_noise]):
             raise ParameterError(
                 f"the rule {named[0]} looks at noisy sums, and the policy has no noise on amounts. Set amounts.sd, or leave the rule out."
+            )
+
+    def _check_accounts(self) -> None:
+        """Refuse accounts over answers that have no noise, or that depend on more than one record's confidential values."""
+        if min(self.accounts.user, self.accounts.everybody) == 100:
+            return
+        if without := [name for name in ("counts", "amounts", "models") if not self.noise(name).sd]:
+            raise ParameterError(
+                f"accounts limit what noisy answers tell, and an answer without noise tells everything. Set {without[0]}.sd, or "
+                "accounts of 100."
+            )
+        if self.drops and not self.scaled:
+            raise ParameterError(
+                "accounts hold where drops depend on known variables alone. Drop a share of the records (drop_share), or none, or "
+                "set accounts of 100."
             )
 
     @property

@@ -49,8 +49,9 @@ class Register:
         return float(self._noise.noisy(true, [_text(n if not unit else -1, digest)], self._secret, f"count {unit}")[0])
 
     def noisy(self, counts: Whole, digests: Whole) -> Numbers:
-        """Return counts of sets with the noise that belongs to each set."""
-        keys = [_text(n, d) for n, d in zip(counts.ravel().tolist(), digests.ravel().tolist(), strict=True)]
+        """Return counts of sets with the noise that belongs to each set; empty cells of a table have each their own."""
+        cells = enumerate(zip(counts.ravel().tolist(), digests.ravel().tolist(), strict=True))
+        keys = [_text(n, d) if n else f"none/{place}".encode() for place, (n, d) in cells]
         return self._noise.noisy(counts.ravel().astype(np.float64), keys, self._secret, "count ").reshape(counts.shape)
 
     def units(self, sides: Sequence[Variable], unit: str) -> Numbers:

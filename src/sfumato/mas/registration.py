@@ -105,7 +105,9 @@ def write_version(
         facts: dict[str, Any] = {
             "name": plan.name, "version": int(folder.name), "title": plan.title, "engine": data.engine.name,
         }  # fmt: skip
-        facts |= {"contents": contents, "frozen_loss": facts_of.loss}
+        told = max((dataset.frozen_loss for dataset in earlier), default=0.0)
+        told += facts_of.loss(variables.values(), [(dataset.variables, dataset.contents) for dataset in earlier])
+        facts |= {"contents": contents, "frozen_loss": told}
         if plan.registered:
             facts["registered"] = plan.registered
         if (weight := weight_facts(warehouse)) is not None:

@@ -135,7 +135,7 @@ class SumsRequest:
 # --- protected sums
 
 _SEAL = object()
-"""Held by the mechanism alone."""
+"""Held by the mechanism, and by the shelf, which keeps what the mechanism made."""
 
 
 class Sealed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from sfumato.data.microdata import Microdata, numbers_of
 from sfumato.data.warehouse import Warehouse
 from sfumato.errors import DataError
 from sfumato.mas.codebook import Weight
+from sfumato.mas.cube import largest_establishment
 from sfumato.mas.cutpoints import Cutpoints, ValueCounts
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.preparation import find_variables
@@ -200,18 +202,39 @@ class PublicFacts:
     contents: Mapping[str, str]
     n: int
 
-    tables: list[str] = field(default_factory=list)
-    """The confidential variables that were counted, once for each table."""
+    told: dict[str, int] = field(default_factory=dict)
+    """How many tables were made of each variable."""
 
     @property
     def sd(self) -> float:
         """Standard deviation of the noise on a count at freezing."""
-        return float(np.clip(self.n / 1_600, 8.0, 16.0))
+        return float(np.clip(self.n / 1_600, 8.0, 16.0)) * self.together
+
+    @cached_property
+    def together(self) -> int:
+        """How many records are protected together."""
+        return largest_establishment(self.warehouse)
 
     @property
-    def loss(self) -> float:
-        """What all facts together tell of a record: in each table it may move from one bin to another."""
-        return len(self.tables) * 2 / self.sd**2
+    def table_loss(self) -> float:
+        """What one such table of a confidential variable tells of a record: it may move from one bin to another."""
+        return 2 * (self.together / self.sd) ** 2
+
+    def loss(self, variables: Iterable[Variable], before: Iterable[tuple[Mapping[str, Variable], Mapping[str, str]]] = ()) -> float:
+        """Return what the facts of some variables tell of a record, where it was not told before.
+
+        `before` are variables and contents of earlier versions: the same facts of the same values had the same noise.
+        """
+        earlier = list(before)
+
+        def repeated(v: Variable) -> bool:
+            return any(
+                contents.get(v.name) == self.contents[v.name] and v.name in old and _facts(old[v.name]) == _facts(v)
+                for old, contents in earlier
+            )
+
+        tables = sum(self.told.get(v.name, 0) for v in variables if not v.known and v.base is None and not repeated(v))
+        return tables * self.table_loss
 
     def of(self, variable: Variable, given: tuple[float | None, float | None] = (None, None)) -> Variable:
         """Return a variable with its public facts; `given` are bounds from the schema or the custodian."""
@@ -228,13 +251,14 @@ class PublicFacts:
         counts = np.maximum(noisy, self.sd)
         return tuple(float(f"{share:.4g}") for share in counts / counts.sum())
 
-    def _noisy(self, variable: Variable, code: str, bins: int, purpose: str) -> Numbers:
+    def _noisy(self, variable: Variable, code: str, bins: int, purpose: str, words: str = "") -> Numbers:
+        """Return the counts of bins with noise; `words` say where they end: other bins have other noise."""
         found = self.warehouse.ask(f"SELECT {code} AS bin, count(*) AS n FROM records GROUP BY {code}")  # noqa: S608 - ours
         counts = np.zeros(bins)
         counts[np.asarray(found["bin"], np.int64)] = found["n"]
         name = variable.name
-        self.tables.extend([] if variable.known else [name])
-        keys = [f"{name}/{self.contents.get(name, '')}/{self.n}/{i}".encode() for i in range(bins)]
+        self.told[name] = self.told.get(name, 0) + 1
+        keys = [f"{name}/{self.contents.get(name, '')}/{self.n}/{words}/{i}".encode() for i in range(bins)]
         return counts + self.sd * self.secret.normals(keys, f"frozen {purpose}")
 
     def _with_bounds(self, variable: Variable, given: tuple[float | None, float | None]) -> Variable:
@@ -265,7 +289,8 @@ class PublicFacts:
 
     def _binned(self, variable: Variable, ends: tuple[float, float], purpose: str) -> tuple[Numbers, Numbers]:
         edges = _round_edges(*ends, variable.integer)
-        return edges, self._noisy(variable, bins_sql(variable.numbers, edges.tolist()), len(edges) + 2, purpose)
+        words = ",".join(map(repr, edges.tolist()))
+        return edges, self._noisy(variable, bins_sql(variable.numbers, edges.tolist()), len(edges) + 2, purpose, words)
 
     def _without_empty(self, edges: Numbers, counts: Numbers) -> tuple[float, float]:
         """Return the ends of the range without the three quarters of it, or more, in which there is nobody."""
@@ -317,6 +342,10 @@ class PublicFacts:
         return tuple(sorted({*kept, *map(float, wanted)}))
 
 
+def _facts(v: Variable) -> tuple[object, ...]:
+    return v.bounds, v.middle, v.spread, v.shares, v.grid, v.levels
+
+
 def _round_edges(low: float, high: float, whole: bool) -> Numbers:
     """Return round edges at equal distances between two ends, both of them among the edges or beyond.
 
@@ -344,36 +373,39 @@ def with_scale(variable: Variable, warehouse: Warehouse, n: int) -> Variable:
 
 
 def contents_of(warehouse: Warehouse, variables: Iterable[Variable], secret: Secret) -> dict[str, str]:
-    """Return a keyed digest of the values of each confidential variable: it changes when any value does."""
+    """Return a keyed digest of the values of each confidential variable, and of the survey's design: another one when any changes.
+
+    It is the sum of r v over the records modulo the prime 2^31 - 1, with v the digits of a value and r the random number of the
+    record. Whatever values change, and in however many records, the sum is the same only for one in 2^31 numbers r of each.
+    """
+    design = [f"((({c} % {_PRIME - 1}) + {_PRIME - 1}) % {_PRIME - 1}) + 1" for c in ("s", "h", "e") if c in warehouse.columns]
+    if "w" in warehouse.columns:
+        design += _digits("w", 0.0, scale_of(float(warehouse.ask("SELECT max(w) AS w FROM records")["w"][0])))
     found: dict[str, str] = {}
     for v in variables:
         if v.known or v.base is not None:
             continue
-        parts = _value_parts(v)
-        listed = ", ".join(f"sum(CAST({_mixed(part)} AS BIGINT)) AS h{i}" for i, part in enumerate(parts))
+        parts = [*_value_parts(v), *design]
+        each = (f"((CAST(r AS BIGINT) + 1) * ({part})) % {_PRIME}" for part in parts)
+        listed = ", ".join(f"CAST(sum({one}) % {_PRIME} AS BIGINT) AS h{i}" for i, one in enumerate(each))
         sums = warehouse.ask(f"SELECT {listed} FROM records")  # noqa: S608 - names of our own
         found[v.name] = secret.citation("contents", v.name, *(str(int(sums[f"h{i}"][0])) for i in range(len(parts))))
     return found
 
 
-_MASK = 2**31 - 1
+_PRIME = 2**31 - 1
 
 
 def _value_parts(variable: Variable) -> list[str]:
-    """Return SQL for whole numbers that hold all digits of a variable's values."""
-    parts = [f"CAST({variable.codes} AS BIGINT)"] if variable.levels else []
-    if variable.numeric:
-        x = f"COALESCE(({variable.numbers} - {variable.centre!r}) / {variable.scale!r}, 1.5)"
-        scaled, whole = f"({x} * 1073741824.0)", f"floor({x} * 1073741824.0)"
-        parts += [f"CAST({whole} AS BIGINT)", f"CAST(floor(({scaled} - {whole}) * 1073741824.0) AS BIGINT)"]
-    return parts
+    """Return SQL for whole numbers from 1 to 2^31 - 2 that hold all digits of a variable's values."""
+    parts = [f"CAST({variable.codes} AS BIGINT) + 1"] if variable.levels else []
+    return parts + (_digits(variable.numbers, variable.centre, variable.scale) if variable.numeric else [])
 
 
-def _mixed(part: str) -> str:
-    """Return SQL for a hash of a value and the random number of its record; below 2^31."""
-    one = f"((((CAST(r AS BIGINT) * 461845907 + 374761393) & {_MASK}) + (({part}) & {_MASK})) & {_MASK})"
-    two = f"(({one} * 625341585) & {_MASK})"
-    return f"((({two} + floor({two} / 32768)) * 461845907) & {_MASK})".replace("floor(" + two + " / 32768)", f"CAST(floor({two} / 32768) AS BIGINT)")
+def _digits(number: str, centre: float, scale: float) -> list[str]:
+    """Return SQL for the digits of a number that a scale bounds, in two whole numbers; what is missing is 1.5 times the scale."""
+    x = f"(COALESCE(({number} - {centre!r}) / {scale!r}, 1.5) * {2.0**29!r})"
+    return [f"CAST(floor({x}) AS BIGINT) + {2**29 + 1}", f"CAST(floor(({x} - floor({x})) * {2.0**30!r}) AS BIGINT) + 1"]
 
 
 # --- order statistic

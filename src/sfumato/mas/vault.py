@@ -18,11 +18,13 @@ from sfumato.contract.draws import Draws
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, unknown_name
 from sfumato.files import sweep, whole_folder, write_text
+from sfumato.mas.accounts import loss_of
+from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cutpoint_strategies import Preview
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, load
-from sfumato.mas.ledger import Alert, CellCounts, Ledger, Place, alerts_in
+from sfumato.mas.ledger import Alert, CellCounts, Ledger, Place, alerts_in, project_account
 from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
@@ -42,6 +44,7 @@ from sfumato.mas.registration import (
     write_version,
 )
 from sfumato.mas.rule import UniverseEvidence
+from sfumato.mas.shelf import Shelf, all_tables, published
 from sfumato.mas.sums import CellSums, Loss, SumsRequest
 from sfumato.mas.universe import Selection, Spec, Universe
 from sfumato.mas.usage import UsageReport, usage_of
@@ -261,6 +264,7 @@ class Vault:
         self._spark = spark
         self.ledger = Ledger(folder / LEDGER, ledger_key(secret))
         self._open: dict[tuple[str, int], Dataset] = {}
+        self._shelves: dict[Path, Shelf | None] = {}
 
     @classmethod
     def create(
@@ -493,6 +497,8 @@ class Vault:
     ) -> Answer | Refusal:
         """Answer or refuse a question: rules, protected sums, accounts; log it."""
         about, question = self._question(dataset, universe, analysis, policy)
+        if policy is None and (shelf := self.shelf(about)) is not None and (free := shelf.answer(question, about)) is not None:
+            return free
         if (refusal := self._robot(question, user)) is not None:
             return refusal
         answering = Answering(about, question)
@@ -552,8 +558,77 @@ class Vault:
         content = {**question.to_json(), "policy": limits.label, **told}
         return self.ledger.settle(
             user, dataset.name, content, answering.losses, limits.accounts, dataset.variables, limits.per_minute, place,
-            self.projects().get(user), dataset.frozen_loss, cell_counts(dataset, limits),
+            self.projects().get(user), self._told_to_all(dataset.name), cell_counts(dataset, limits),
         )  # fmt: skip
+
+    # -- the shelf
+
+    def shelve(
+        self, dataset: str | Dataset, tables: Sequence[CrossTab | Sequence[str]] | Mapping[CrossTab, float] | None = None, *,
+        right: float,
+    ) -> Shelf:  # fmt: skip
+        """Publish tables for everybody, charged once to every account; what they answer is free from then on.
+
+        Parameters
+        ----------
+        dataset
+            A frozen data set, or its name for the newest version. A version has one shelf.
+        tables
+            Cross-tabulations, or the names of their sides; by default all one- and two-way tables of counts. A mapping says how
+            often each is asked for, as `workload` finds it in the log: the noise is split accordingly.
+        right
+            Guesses between two values, of 100, that are right with all these tables, at most.
+        """
+        about = dataset if isinstance(dataset, Dataset) else self.dataset(dataset)
+        policy = self.policy_of(about.name)
+        if self.shelf(about) is not None:
+            raise DataError(f"{about.label} has a shelf already, and what it told cannot be taken back. Freeze a new version first.")
+        if not 50 < right < 100:
+            raise ParameterError("right is a number of guesses of 100, above 50 and below 100, such as 57.")
+        if tables is None:
+            wanted = all_tables(about.variables)
+        elif isinstance(tables, Mapping):
+            wanted = dict(tables)
+        else:
+            wanted = {tab if isinstance(tab, CrossTab) else CrossTab(tuple(tab)): 1.0 for tab in tables}
+        if not wanted:
+            raise ParameterError("a shelf needs at least one table.")
+        self._check_room(about, policy, loss_of(right / 100))
+        shelf = published(about, policy, wanted, right)
+        shelf.write(self._folder_of(about))
+        content = {"dataset": about.label, "universe": [], "analysis": "shelf", "outcome": "published", "right": right}
+        self.ledger.settle("custodian", about.name, content)
+        return shelf
+
+    def shelf(self, dataset: str | Dataset) -> Shelf | None:
+        """Return the tables that were published for everybody; None if there are none."""
+        about = dataset if isinstance(dataset, Dataset) else self.dataset(dataset)
+        folder = self._folder_of(about)
+        if self._shelves.get(folder) is None:
+            self._shelves[folder] = Shelf.read(folder)
+        return self._shelves[folder]
+
+    def _check_room(self, dataset: Dataset, policy: Policy, loss: float) -> None:
+        """Refuse a shelf after which somebody could have been told more of a record than the policy allows."""
+        told, accounts, name = self._told_to_all(dataset.name) + loss, policy.accounts, dataset.name
+        users = sorted({entry.user for entry in self.ledger.entries() if entry.family == name})
+        limits = [(user, accounts.limit(user=True)) for user in [*users, "nobody yet"]]
+        limits += [(project_account(project), accounts.limit(project)) for project in (None, *accounts.projects)]
+        for payer, limit in limits:
+            balance = self.ledger.balance(payer, name, dataset.variables, cell_counts(dataset, policy))
+            if float(balance.spent.max(initial=0.0)) + told > limit:
+                raise ParameterError(
+                    "with this shelf more would be told of some records than the accounts of the policy allow. Choose a smaller right, "
+                    "or raise the limits."
+                )
+
+    def _told_to_all(self, name: str) -> float:
+        """Return what everybody was told of a record: by facts read off at freezing, and by the shelves of all versions."""
+        shelves = (self.shelf(self.dataset(name, version)) for version in self.versions(name))
+        return self.dataset(name).frozen_loss + sum(shelf.loss for shelf in shelves if shelf is not None)
+
+    def _folder_of(self, dataset: Dataset) -> Path:
+        return self.folder / "datasets" / dataset.name / str(dataset.version)
 
     # -- projects
 
