@@ -106,7 +106,7 @@ class Charge:
         amounts, variables = self.amounts, list(self.variables)
         for axis in reversed(range(len(variables))):
             if (amounts == amounts.take([0], axis)).all():
-                amounts = amounts.take(0, axis)
+                amounts = np.asarray(amounts.take(0, axis))
                 del variables[axis]
         listed = [float(f"{v:.6g}") for v in np.asarray(amounts).ravel()]
         return json.dumps({"variables": variables, "amounts": listed}, ensure_ascii=False)

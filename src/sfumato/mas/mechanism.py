@@ -226,7 +226,7 @@ class Mechanism:
         heavy = self._heavy(moment)
         unit = reach / 2 if moment.power == 1 and moment.confidential else reach  # about the middle of the bounds
         grown = sizes * np.maximum(p * spread**2 - (p * 0.0 if moment.power else p**2), 0.0) if secret else 0.0
-        variance = noise.variance(reach, grown)
+        variance = noise.variance(reach, np.asarray(grown, np.float64))
         if not secret or not noise.sd:
             return np.asarray(variance), np.zeros(sizes.shape)
         each = heavy**2 / np.broadcast_to(variance, np.broadcast_shapes(sizes.shape, p.shape))
@@ -276,8 +276,8 @@ class Mechanism:
         hidden = [v for v in sides if not v.known]
         place = np.arange(math.prod(len(v.levels) for v in hidden)).reshape([len(v.levels) if not v.known else 1 for v in sides])
         names = ",".join(f"{v.name}:{len(v.levels)}" for v in hidden)
-        n, d, at = (np.broadcast_to(v, shape).ravel().tolist() for v in (sizes, digests, place))
-        keys = [_hashed(f"{a}/{b}/{names}/{c}/{about}") for a, b, c in zip(n, d, at, strict=True)]
+        placed = (np.broadcast_to(v, shape).ravel().tolist() for v in (sizes, digests, place))
+        keys = [_hashed(f"{a}/{b}/{names}/{c}/{about}") for a, b, c in zip(*placed, strict=True)]
         return (np.sqrt(variance).ravel() * self.dataset.secret.normals(keys, "sum")).reshape(shape)
 
     # -- totals
@@ -409,7 +409,8 @@ def _place(values: Numbers) -> Whole:
     """Return the bin of each number on a scale of powers of 2^(1/16); the first one holds zeros."""
     with np.errstate(divide="ignore"):
         found = np.ceil((np.log2(values) - _LOWEST) * _FINE)
-    return np.clip(np.nan_to_num(found, nan=0.0, neginf=0.0, posinf=_Squares.bins - 1), 0, _Squares.bins - 1).astype(np.int64)
+    placed = np.nan_to_num(found, nan=0.0, neginf=0.0, posinf=_Squares.bins - 1)
+    return np.asarray(np.clip(placed, 0, _Squares.bins - 1), np.int64)
 
 
 def _top(counts: Numbers) -> Numbers:

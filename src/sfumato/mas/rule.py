@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from sfumato.contract.parameters import Parametric
 from sfumato.mas.answer import Refusal
 from sfumato.mas.register import Register
@@ -40,7 +42,7 @@ class UniverseEvidence(Evidence):
         chosen = plain.chosen
         for axis in reversed(range(chosen.ndim)):  # a variable that the table has not: the set asks the same of it everywhere
             if plain.variables[axis].name not in names:
-                chosen = chosen.any(axis=axis)
+                chosen = np.asarray(chosen.any(axis=axis), bool)
         inside = [v.name for v in plain.variables if v.name in names]
         shape = [len(v.levels) if v.name in inside else 1 for v in self.table.sides]
         order = [inside.index(name) for name in names if name in inside]

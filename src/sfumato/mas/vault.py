@@ -69,8 +69,8 @@ class DryRun(Analysis, abstract=True):
 
     @override
     def steps(self, question: Question, register: Register) -> Steps:
+        yield from ()
         return Result({})
-        yield
 
 
 # --- answering
@@ -569,5 +569,5 @@ class Vault:
         return alerts_in(entry for entry in self.ledger.entries() if entry.family in names)
 
     def usage(self, dataset: str) -> UsageReport:
-        """Return the questions of each user, the amounts spent, the accumulated loss and the alerts; for the custodian alone."""
+        """Return the questions of each user, what all answers tell of a record, and the alerts; for the custodian alone."""
         return usage_of(self, dataset, tuple(self.ledger.entries()))
