@@ -19,7 +19,7 @@ from sfumato.masks import KimNoise
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Vault:
-    made = Vault.create(tmp_path / "v", Policy(title="exact"))
+    made = Vault.create(tmp_path / "v", Policy.open().with_(title="exact"))
     made.freeze("survey", survey20k(2_000))
     return made
 

@@ -25,7 +25,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
-FREE = Policy(title="free", accounts=Accounts(user=1e9, everybody=1e9, unit=200))
+FREE = Policy.open().with_(title="free", accounts=Accounts(user=1e9, everybody=1e9, unit=200))
 QUESTIONS = [
     ({"sex": "F"}, ("state",)),
     ({"sex": "F", "state": ["S0", "S1"]}, ("sick",)),

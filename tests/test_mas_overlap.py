@@ -16,7 +16,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
-FREE = Policy(title="free")
+FREE = Policy.open().with_(title="free")
 ALL_BUT_FEW = {"sex": "F", "race": ["W", "B"]}
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from mas_people import EXACT, people, vault_of
 
+from mas_cases import UNLIMITED
 from sfumato.contract import Draws
 from sfumato.mas.aggregate import CellAggregates, VariableBins
 from sfumato.mas.amounts import Amount
@@ -24,7 +25,7 @@ from sfumato.mas.question import Analysis, Question
 from sfumato.mas.universe import Spec, Universe
 from sfumato.mas.vault import Vault, answer
 
-HARDENED = Policy.named("hardened").with_(accounts=None, per_minute=None)
+HARDENED = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None)
 FINE = HARDENED.with_(
     drop=EXACT.drop, rules=(), counts=HARDENED.counts.with_(base=1, least=0),
     amounts=Amounts(top_coded=True, sd=2.0),

@@ -45,7 +45,7 @@ def test_cells_are_hidden_where_few_contribute_most(
     roles = (*schema(), Attribute("firm", role="contributor" if linked else "identifier", scale="unordered"))
     vault = Vault.create(tmp_path / "v")
     vault.freeze("survey", Microdata(frame, Schema(roles)))
-    policy = Policy(rules=(Dominance(n=3, k=80.0), AmountPPercent(p=15.0)))
+    policy = Policy.open().with_(rules=(Dominance(n=3, k=80.0), AmountPPercent(p=15.0)))
     by = ("state", "sick", "sex")
     answer = vault.ask("survey", {"sex": ["F", "M"]}, CrossTab(by, of=variable, weighted=weighted), policy)
     seen = {True: 0, False: 0}

@@ -49,8 +49,9 @@ class Register:
         return float(self._noise.noisy(true, [_text(n if not unit else -1, digest)], self._secret, f"count {unit}")[0])
 
     def noisy(self, counts: Whole, digests: Whole) -> Numbers:
-        """Return counts of sets with the noise that belongs to each set."""
+        """Return counts of sets with the noise that belongs to each set; that of empty ones belongs to their place."""
         keys = [_text(n, d) for n, d in zip(counts.ravel().tolist(), digests.ravel().tolist(), strict=True)]
+        keys = [_text(0, -1 - i) if not n else key for i, (n, key) in enumerate(zip(counts.ravel().tolist(), keys, strict=True))]
         return self._noise.noisy(counts.ravel().astype(np.float64), keys, self._secret, "count ").reshape(counts.shape)
 
     def units(self, sides: Sequence[Variable], unit: str) -> Numbers:
