@@ -147,7 +147,8 @@ class Mechanism:
         if not about:
             return made, None
         contents = self._contents((*asked.sides, *(m.variable for m in asked.moments.values() if m.variable is not None)))
-        whole = "|".join([*(v.name for v in asked.sides), *about, self._hidden_words, contents, self._tag])
+        parted = sorted(v.name for v in asked.sides if not v.known)  # a cell of known variables is the same in every table
+        whole = "|".join([*parted, *about, self._hidden_words, contents, self._tag])
         keys = tuple(_hashed(f"{n}/{d}/{whole}") for n, d in zip(sizes.ravel().tolist(), digests.ravel().tolist(), strict=True))
         return made, Loss(self._known, known, losses.reshape([len(v.levels) for v in known]), keys)
 
@@ -273,9 +274,10 @@ class Mechanism:
             return self._register.noisy(n, d) - n  # a count by known variables: the noise that rules see
         variables = (*sides, *([moment.variable] if moment.variable is not None else []))
         about = "|".join([moment.wording(), self._hidden_words, self._contents(variables), noise.wording(), self._kept])
-        hidden = [v for v in sides if not v.known]
-        place = np.arange(math.prod(len(v.levels) for v in hidden)).reshape([len(v.levels) if not v.known else 1 for v in sides])
-        names = ",".join(f"{v.name}:{len(v.levels)}" for v in hidden)
+        hidden = sorted((v.name, axis) for axis, v in enumerate(sides) if not v.known)
+        place, names = np.zeros([1] * len(sides), np.int64), ",".join(f"{name}:{shape[axis]}" for name, axis in hidden)
+        for _, axis in hidden:  # in order of their names: however the table is turned, the same noise
+            place = place * shape[axis] + np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(sides))])
         placed = (np.broadcast_to(v, shape).ravel().tolist() for v in (sizes, digests, place))
         keys = [_hashed(f"{a}/{b}/{names}/{c}/{about}") for a, b, c in zip(*placed, strict=True)]
         return (np.sqrt(variance).ravel() * self.dataset.secret.normals(keys, "sum")).reshape(shape)
