@@ -11,14 +11,22 @@ import pandas as pd
 from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.mas import Cutpoints
+from sfumato.mas.accounts import Accounts
 from sfumato.mas.answer import Refusal
+from sfumato.mas.dataset import Dataset
+from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
+from sfumato.mas.rules import SetRule
+from sfumato.mas.sums import CellSums, SumsRequest
 from sfumato.mas.universe import Universe
-from sfumato.mas.vault import DryRun, Vault
+from sfumato.mas.vault import Answering, DryRun, Vault
 from sfumato.schema import Attribute, Schema
 
 Piece = Mapping[str, Sequence[str]]
+
+UNLIMITED = Accounts(user=100, everybody=100)
+"""Accounts that are never spent."""
 
 EDGES = (28_500, 39_500, 45_000, 53_500, 62_000, 70_500)
 TABLE = {"male": (20, 97, 49, 92, 38, 49, 11), "female": (26, 99, 42, 64, 45, 37, 8)}
@@ -59,10 +67,31 @@ def asked(vault: Vault, universe: object, policy: Policy | None = None) -> Quest
 
 
 def rule(vault: Vault, universe: object, policy: Policy | None = None) -> str:
-    """The rule that refuses a universe, or nothing."""
-    refused = asked(vault, universe, policy).refused("universe")
-    assert refused is None or isinstance(refused, Refusal)
+    """The rule that refuses a universe, or nothing; nothing is logged or charged."""
+    refused = refusal(vault, universe, policy)
     return "" if refused is None else refused.rule
+
+
+def refusal(vault: Vault, universe: object, policy: Policy | None = None) -> Refusal | None:
+    """The refusal of a universe, or nothing; nothing is logged or charged."""
+    found = Answering(vault.dataset("data"), asked(vault, universe, policy)).answer()
+    return found if isinstance(found, Refusal) else None
+
+
+def records_in(dataset: Dataset, universe: object) -> int:
+    """How many records are in a universe, exactly."""
+    question = Question(dataset.codebook, Policy.open(), Universe.of(universe), DryRun())
+    sums, losses = Mechanism(dataset, question.policy, question).protect(SumsRequest({"all": CellSums(())}))
+    assert not sum(float(loss.amounts.sum()) for loss in losses)
+    return int(sums.cells("all").n)
+
+
+def sizes(vault: Vault, universe: object, rule: SetRule) -> list[int]:
+    """How many records the sets have that a rule looks at, exactly, in order of their size."""
+    question, data = asked(vault, universe), vault.dataset("data")
+    there = data.cubes.of(question.selection.variables).counts > 0
+    sets = [one.plain for one in rule.sets(question.selection, there)]
+    return sorted(data.cubes.of(one.variables).count(one) for one in sets)
 
 
 def inside(frame: pd.DataFrame, piece: Piece) -> np.ndarray:

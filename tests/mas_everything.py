@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from mas_survey import schema_of, survey
 
+from mas_cases import UNLIMITED
 from sfumato import Microdata
 from sfumato.mas import Cutpoints
 from sfumato.mas.analyses import OLS, Correlation, CrossTab, Histogram, Logistic, Multinomial, Quantiles, Residuals
@@ -22,8 +23,8 @@ from sfumato.mas.question import Analysis
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Vault
 
-EXACT = Policy(title="exact", counts=Counts(beyond=0))
-HARDENED = Policy.named("hardened").with_(accounts=None, per_minute=None)
+EXACT = Policy.open().with_(title="exact")
+HARDENED = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None)
 UNIVERSE: dict[str, Any] = {"race": ["W", "B", "A"]}
 REWORDED = "race == 'A' or race in ('B', 'W') and sex in ('M', 'F')"
 """The same records in other words."""

@@ -15,7 +15,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
-EXACT = Policy(title="exact", counts=Counts(beyond=0))
+EXACT = Policy.open().with_(title="exact")
 CUTS = {
     "age": Cutpoints((29, 44, 59, 74), whole=True),
     "income": Cutpoints((10_000.0, 20_000.0, 40_000.0, 80_000.0)),

@@ -10,7 +10,8 @@ from sfumato import Draws
 from sfumato.contract import Release, Snooper
 from sfumato.datasets import survey20k
 from sfumato.errors import DataError
-from sfumato.mas.analyses import OLS, CrossTab
+from sfumato.mas.analyses import CrossTab
+from sfumato.mas.attacks.base import analysis_named
 from sfumato.mas.policy import Policy
 from sfumato.mas.usage import Estimand, workload
 from sfumato.mas.vault import Vault
@@ -19,7 +20,7 @@ from sfumato.masks import KimNoise
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Vault:
-    made = Vault.create(tmp_path / "v", Policy(title="exact"))
+    made = Vault.create(tmp_path / "v", Policy.open().with_(title="exact"))
     made.freeze("survey", survey20k(2_000))
     return made
 
@@ -28,7 +29,7 @@ def test_the_log_tells_what_is_asked_for_and_how_often(vault: Vault) -> None:
     for universe in (None, {"sex": "F"}, {"sex": "M"}):
         vault.ask("survey", universe, CrossTab(("sex", "race")))
     vault.ask("survey", None, CrossTab(("race", "sex")))  # the same table turned round
-    vault.ask("survey", None, OLS("income ~ age"))
+    vault.ask("survey", None, analysis_named("ols", formula="income ~ age"))
     found = workload(vault.ledger.entries())
     assert dict(found.counts) == {Estimand("table", ("race", "sex")): 4, Estimand("linear model", ("income ~ age",)): 1}
     assert found.frame()["share"].tolist() == [0.8, 0.2]
@@ -36,7 +37,7 @@ def test_the_log_tells_what_is_asked_for_and_how_often(vault: Vault) -> None:
 
 def test_it_is_the_utility_of_a_masked_file(vault: Vault) -> None:
     vault.ask("survey", None, CrossTab(("sex", "race")))
-    vault.ask("survey", None, OLS("income ~ age"))
+    vault.ask("survey", None, analysis_named("ols", formula="income ~ age"))
     data = survey20k(2_000)
     utility = workload(vault.ledger.entries()).utility()
     assert sum(utility.weights) == pytest.approx(1)

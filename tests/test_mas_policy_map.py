@@ -153,7 +153,7 @@ def test_points_share_their_random_numbers(m: RUMap) -> None:
 
 def test_a_cell_that_is_not_shown_counts_as_wholly_wrong(tmp_path: Path) -> None:
     users = HonestUsers(people(), {}, tmp_path, ASKED[:1])
-    hidden = users.served(Policy(title="hides").set({"counts.least": 300}))
+    hidden = users.served(Policy.open().with_(title="hides").set({"counts.least": 300}))
     sizes = records().groupby(["sex", "region"]).size()
     assert (sizes < 300).all()  # six cells and the total of the West, of twelve
     assert hidden.error == 1.0

@@ -53,7 +53,7 @@ def test_every_rule_and_every_change_of_the_policy_is_in_the_report() -> None:
 
 
 def test_the_report_always_says_what_is_not_promised() -> None:
-    last = policy_report(Policy(title="mine")).sections[-1]
+    last = policy_report(Policy.open().with_(title="mine")).sections[-1]
     assert last.sentences == OPEN_STATEMENT
     assert last.sentences[0] == "This is not differential privacy."
 
@@ -95,12 +95,12 @@ def test_the_loss_is_that_of_the_counts_that_were_answered(vault: Vault) -> None
 
 
 def test_without_noise_on_counts_there_is_no_bound(vault: Vault) -> None:
-    text = " ".join(policy_report(Policy(title="open"), standing=vault.usage("survey")).sections[1].sentences)
+    text = " ".join(policy_report(Policy.open(), standing=vault.usage("survey")).sections[1].sentences)
     assert "there is no bound" in text
 
 
 def test_alerts_are_shown_by_line_and_users_are_not_named(vault: Vault) -> None:
-    open_ = Policy(title="open")
+    open_ = Policy.open()
     frame = pd.DataFrame({"sex": ["F"] * 200 + ["M"] * 5, "state": ["A", "B"] * 102 + ["A"]})
     schema = Schema(tuple(Attribute(name, role="key", scale="unordered") for name in frame))
     vault.freeze("small", Microdata(frame, schema))

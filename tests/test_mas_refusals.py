@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from mas_survey import microdata, survey
 
+from mas_cases import UNLIMITED
 from sfumato.contract import Draws
 from sfumato.errors import DataError
 from sfumato.mas.analyses import OLS, Correlation, CrossTab, Logistic
@@ -21,8 +22,8 @@ from sfumato.mas.question import Analysis, Question
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Vault, answer
 
-HARDENED = Policy.named("hardened").with_(accounts=None, per_minute=None)
-NOISY = Policy(title="noisy", counts=Counts(sd=5.0), models=Models(sd=2.0), amounts=Amounts(sd=2.0, top_coded=True))
+HARDENED = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None)
+NOISY = Policy.open().with_(title="noisy", counts=Counts(sd=5.0), models=Models(sd=2.0), amounts=Amounts(sd=2.0, top_coded=True))
 
 
 def frozen(frame: pd.DataFrame, folder: Path) -> Vault:
@@ -107,7 +108,7 @@ def _asked(vault: Vault, analysis: Analysis, policy: Policy, seed: int, universe
 def test_the_numbers_of_complete_records_of_two_models_have_noise_that_does_not_cancel(
     vault: Vault, frame: pd.DataFrame
 ) -> None:
-    policy = Policy(title="counts", counts=Counts(sd=5.0))
+    policy = Policy.open().with_(title="counts", counts=Counts(sd=5.0))
     gaps = [
         float(_asked(vault, OLS("age ~ 1"), policy, s).facts["n"])
         - float(_asked(vault, OLS("z ~ 1"), policy, s).facts["n"])  # type: ignore[arg-type]
@@ -129,7 +130,7 @@ def test_the_noise_of_a_level_is_that_of_its_records_in_every_universe(vault: Va
 
 def test_two_policies_do_not_scale_the_same_noise(vault: Vault) -> None:
     counts = [
-        _asked(vault, CrossTab(("race", "sex")), Policy(counts=Counts(sd=sd)), 1).frame()["count"].to_numpy()
+        _asked(vault, CrossTab(("race", "sex")), Policy.open().with_(counts=Counts(sd=sd)), 1).frame()["count"].to_numpy()
         for sd in (0.0, 5.0, 10.0)
     ]
     noise = counts[1] - counts[0], counts[2] - counts[0]
@@ -149,7 +150,7 @@ def test_confidential_levels_of_a_model_need_more_records(vault: Vault) -> None:
 def test_an_outcome_between_0_and_1_is_no_binary_one(frame: pd.DataFrame, tmp_path: Path) -> None:
     vault = frozen(frame.assign(flag=np.linspace(0, 1, len(frame))), tmp_path / "v")
     with pytest.raises(DataError, match="is 0 or 1"):
-        vault.ask("survey", None, Logistic("flag ~ age"), Policy(title="open"))
+        vault.ask("survey", None, Logistic("flag ~ age"), Policy.open())
 
 
 def test_every_number_of_a_table_is_charged(vault: Vault) -> None:

@@ -20,7 +20,7 @@ from sfumato.mas.registration import records_changed
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
-EXACT = Policy(title="exact")
+EXACT = Policy.open().with_(title="exact")
 
 
 def people(n: int = 2_000, seed: int = 3) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from sfumato.mas.variable import Variable
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
-EXACT = Policy(title="exact")
+EXACT = Policy.open().with_(title="exact")
 AGES = Cutpoints((9, 19, 29, 39, 49, 59, 69), whole=True, low=0, high=99)
 RECODES = (
     LevelRecode(

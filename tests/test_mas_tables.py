@@ -11,7 +11,7 @@ import pytest
 from mas_people import EXACT, people, vault_of
 
 from sfumato.errors import DataError, ParameterError
-from sfumato.mas.analyses import CrossTab, Histogram, Quantiles
+from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer
 from sfumato.mas.vault import Vault
 
@@ -103,73 +103,21 @@ def test_cells_without_records_have_no_mean(vault: Vault) -> None:
     assert row[["mean", "standard error", "sum"]].isna().all()
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("variable", ["income", "change", "age"])
-def test_quantiles_are_the_inverse_of_the_distribution_function(
-    vault: Vault, frame: pd.DataFrame, variable: str, weighted: bool
-) -> None:
-    shares = (0.01, 0.1, 0.25, 0.5, 1 / 3, 0.99)
-    answer = vault.ask("survey", UNIVERSE, Quantiles(variable, p=shares, by=("state",), weighted=weighted), EXACT)
-    for row, part in cells(inside(frame), ("state",), answer):
-        part = part.dropna(subset=[variable])
-        weights = {"weights": part["weight"].to_numpy()} if weighted else {}
-        wanted = np.quantile(part[variable].to_numpy(), row["p"], method="inverted_cdf", **weights)
-        assert row["value"] == pytest.approx(wanted, rel=1e-12)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_histograms_have_the_counts_of_the_cutpoints(vault: Vault, frame: pd.DataFrame, weighted: bool) -> None:
-    found = vault.ask("survey", UNIVERSE, Histogram("income", weighted=weighted), EXACT).frame()
-    part = inside(frame)
-    bins = pd.cut(part["income"], [-np.inf, 10_000, 20_000, 40_000, 80_000, np.inf])
-    wanted = part.groupby(bins, observed=False)["weight"].agg("sum" if weighted else "size")
-    assert found["count"].to_numpy() == pytest.approx(wanted.to_numpy(), rel=1e-12)
-    assert found["up to"].dropna().tolist() == [10_000, 20_000, 40_000, 80_000]
-
-
-def test_a_variable_without_cutpoints_has_a_histogram_of_round_edges(vault: Vault, frame: pd.DataFrame) -> None:
-    found = vault.ask("survey", None, Histogram("change", bins=8), EXACT).frame()
-    edges = found["up to"].dropna().to_numpy()
-    assert 4 <= len(edges) <= 8
-    assert (np.diff(edges) > 0).all()
-    assert np.allclose(edges * 2, np.round(edges * 2))  # halves at most, though the values are tenths
-    wanted = np.histogram(-frame["change"], np.r_[-np.inf, -edges[::-1], np.inf])[0][::-1]  # bins closed above
-    assert found["count"].tolist() == wanted.tolist()
-
-
-def test_ends_of_a_histogram_are_merged_until_enough_records_lie_beyond(vault: Vault, frame: pd.DataFrame) -> None:
-    policy = EXACT.with_(counts=EXACT.counts.with_(beyond=60))
-    found = vault.ask("survey", {"state": "S01", "sex": "F"}, Histogram("income", by=("sick",)), policy).frame()
-    for sick, part in found.groupby("sick"):
-        assert part["count"].iloc[0] >= 60
-        assert part["count"].iloc[-1] >= 60
-        chosen = frame[(frame["state"] == "S01") & (frame["sex"] == "F")].dropna()
-        chosen = chosen if sick == "Total" else chosen[chosen["sick"] == sick]
-        assert part["count"].sum() == len(chosen)
-        for _, row in part.iterrows():
-            low, high = np.nan_to_num(row["over"], nan=-np.inf), np.nan_to_num(row["up to"], nan=np.inf)
-            assert row["count"] == ((chosen["income"] > low) & (chosen["income"] <= high)).sum()
-
-
 def test_questions_that_make_no_sense_are_refused_with_the_way_forward(tmp_path: Path, vault: Vault) -> None:
     with pytest.raises(DataError, match="Did you mean 'income'"):
         vault.ask("survey", None, CrossTab(("sex",), of="incme"), EXACT)
     with pytest.raises(DataError, match="does not hold numbers"):
-        vault.ask("survey", None, Quantiles("sick"), EXACT)
+        vault.ask("survey", None, CrossTab(("sex",), of="sick"), EXACT)
     with pytest.raises(DataError, match="has no levels"):
         vault.ask("survey", None, CrossTab(("change",)), EXACT)
-    with pytest.raises(ParameterError, match="above 0 and below 1"):
-        Quantiles("income", p=(0.5, 1.0))
     with pytest.raises(ParameterError, match="twice"):
         CrossTab(("sex", "sex"))
     empty = people(400)
     empty["change"] = np.nan
     other = vault_of(tmp_path / "v", empty)
-    for analysis in (CrossTab(("sex",), of="change"), Quantiles("change"), Histogram("change")):
-        with pytest.raises(DataError, match="values"):
-            other.ask("survey", None, analysis, EXACT)
+    with pytest.raises(DataError, match="no values to add up"):
+        other.ask("survey", None, CrossTab(("sex",), of="change"), EXACT)
 
 
 def test_the_same_question_in_other_words_has_the_same_wording() -> None:
-    assert Quantiles("income", p=(0.5, 0.25, 0.5)).wording() == Quantiles("income", p=[0.25, 0.5]).wording()
     assert CrossTab(["sex"], of="income").wording() == CrossTab(("sex",), of="income").wording()

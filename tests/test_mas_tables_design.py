@@ -12,6 +12,7 @@ import pytest
 import statsmodels.api as sm
 from mas_survey import linearised, microdata, survey
 
+from mas_cases import UNLIMITED
 from sfumato.contract import Draws
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer
@@ -19,7 +20,7 @@ from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 
-OPEN = Policy(title="open")
+OPEN = Policy.open()
 
 
 def made(folder: Path, frame: pd.DataFrame) -> Vault:
@@ -81,7 +82,7 @@ def test_the_usual_errors_are_those_of_the_design_where_there_are_weights_and_on
 def test_under_noise_the_errors_have_noise_of_their_own_and_two_digits(tmp_path: Path) -> None:
     vault = made(tmp_path, survey(3_000))
     analysis = CrossTab(("sex",), of="income", weighted=True)
-    hardened = Policy.named("hardened").with_(accounts=None, per_minute=None)
+    hardened = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None)
     truth = np.array([row["standard error"] for row in rows(vault, analysis)])
     told = np.array([
         [row["standard error"] for row in rows(vault, analysis, hardened, Secret(Draws(secret)))] for secret in range(25)
@@ -110,7 +111,7 @@ def test_intervals_of_noisy_means_cover_the_truth_of_whatever_cells(
 ) -> None:
     frame = alike(np.random.default_rng(7), cells, records)
     vault = made(tmp_path, frame)
-    hardened = Policy.named("hardened").with_(accounts=None, per_minute=None, rules=())
+    hardened = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None, rules=())
     analysis = CrossTab(("race",), of="income", weighted=weighted, errors="design")
     told = pd.concat([pd.DataFrame(rows(vault, analysis, hardened, Secret(Draws(i)))).iloc[:-1] for i in range(8)])
     covered = (told["mean"] - np.exp(0.5)).abs() < 1.96 * told["standard error"]
@@ -121,7 +122,7 @@ def test_of_large_cells_noise_leaves_errors_that_the_strata_make_small(tmp_path:
     frame = drawn(np.random.default_rng(8))
     frame["z"] += 50 * frame["region"].map({"a": 0, "b": 1, "c": 2, "d": 3})
     vault, analysis = made(tmp_path, frame), CrossTab(("sex",), of="z", weighted=True)
-    little = Policy(title="little noise").set({"amounts.sd": 0.01})  # as 2 is beside 200 times as many records
+    little = Policy.open().set({"amounts.sd": 0.01})  # as 2 is beside 200 times as many records
     (exact, noisy, single) = (
         rows(vault, one, policy)[-1]["standard error"]
         for one, policy in ((analysis, OPEN), (analysis, little), (analysis.with_(errors="hc1"), little))

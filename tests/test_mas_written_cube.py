@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mas_cases import UNLIMITED
 from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.data.warehouse import DuckDBWarehouse
@@ -39,10 +40,10 @@ RECODES = (
 )
 
 
-HARDENED = Policy.named("hardened").with_(accounts=None, per_minute=None)
+HARDENED = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None)
 POLICIES = (
     HARDENED, HARDENED.with_(title="by records", keyed="records"), HARDENED.with_(title="five", drop=DropQ(q=5)),
-    Policy(title="exact", counts=Counts(beyond=0), keyed="known"),
+    Policy.open().with_(title="exact", counts=Counts(beyond=0), keyed="known"),
 )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ class AttackOptions:
     """The options of `sfumato attack`."""
 
     policy: str = argument(
-        "POLICY", "census2009, hardened, strict, or a policy of your own in TOML.", default="hardened"
+        "POLICY", "census2009, hardened, guaranteed, or a policy of your own in TOML.", default="hardened"
     )
     file: Path | None = option("Data to attack. A generated survey of 20,000 persons if not given.", "--data")
     source: Annotated[SourceOptions, Only("schema", "read")]

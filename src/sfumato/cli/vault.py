@@ -54,7 +54,7 @@ class VaultLogOptions:
 
 @expand_options
 def log(options: VaultLogOptions) -> None:
-    """See who asked what, check that the log is whole, and see accounts, the accumulated loss and overlap alerts.
+    """See who asked what, check that the log is whole, and see accounts and overlap alerts.
 
     For the custodian alone: users must not see what others asked.
     """
@@ -106,18 +106,18 @@ def _show(screen: Screen, usage: UsageReport) -> None:
     screen.say(f"{usage.dataset}, policy {usage.policy}", strong=True)
     screen.say()
     rows: list[tuple[object, ...]] = [
-        (u.user, u.asked, u.refused, u.errors, u.busiest, round(u.spent, 3), mine) for u in usage.users
+        (u.user, u.asked, u.refused, u.errors, u.busiest, round(u.right, 1), mine) for u in usage.users
     ]
     sums = (sum(getattr(u, counted) for u in usage.users) for counted in ("asked", "refused", "errors"))
-    rows.append(("all users", *sums, None, round(usage.spent, 3), ours))
-    heads = ("user", "asked", "refused", "errors", "most in a minute", "spent on a record", "may spend")
+    rows.append(("all users", *sums, None, round(usage.right, 1), ours))
+    heads = ("user", "asked", "refused", "errors", "most in a minute", "right of 100", "limit")
     screen.table(heads, rows, numbers=range(1, 7))
     screen.say()
     if usage.per_minute is not None:
         screen.say(f"A user may ask {usage.per_minute:,} questions in a minute.")
     screen.say(
-        f"Accumulated zero-concentrated loss by count tables, of the record it is largest for: {usage.loss:.3g}. "
-        "Drops, models, amounts and quantiles are outside it."
+        "Right of 100: how often whoever knows everything else tells two values of one person apart with all these answers, at "
+        f"most. The frozen file alone: {usage.frozen:.1f}."
     )
     screen.say(f"Overlap alerts: {len(usage.alerts):,}.")
     for alert in usage.alerts:
@@ -167,7 +167,7 @@ class VaultAddOptions:
         metavar="COLUMNS",
     )
     recodes: Path | None = option("Groups of levels: a TOML file with a table for each recode.")
-    policy: str = option("For a new vault: census2009, hardened, strict, or a TOML file.", default="hardened")
+    policy: str = option("For a new vault: census2009, hardened, guaranteed, or a TOML file.", default="hardened")
     read: Read = None
     engine: Engine = "memory"
     as_json: Json = False

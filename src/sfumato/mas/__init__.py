@@ -9,15 +9,10 @@ __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 if TYPE_CHECKING:
     from sfumato.mas.amount_rules import AmountPPercent as AmountPPercent
     from sfumato.mas.amount_rules import Dominance as Dominance
-    from sfumato.mas.analyses.correlation import Correlation as Correlation
     from sfumato.mas.analyses.distributions import Histogram as Histogram
     from sfumato.mas.analyses.distributions import Inequality as Inequality
     from sfumato.mas.analyses.distributions import Quantiles as Quantiles
     from sfumato.mas.analyses.distributions import ShareBelow as ShareBelow
-    from sfumato.mas.analyses.regression import OLS as OLS
-    from sfumato.mas.analyses.regression import Logistic as Logistic
-    from sfumato.mas.analyses.regression import Multinomial as Multinomial
-    from sfumato.mas.analyses.residuals import Residuals as Residuals
     from sfumato.mas.analyses.tables import CrossTab as CrossTab
     from sfumato.mas.answer import Answer as Answer
     from sfumato.mas.answer import Refusal as Refusal

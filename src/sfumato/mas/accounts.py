@@ -119,7 +119,7 @@ class Charge:
         amounts, groups, variables = self.amounts, self.groups, list(self.variables)
         for axis in reversed(range(len(variables))):
             if all((a == a.take([0], axis)).all() for a in (amounts, groups)):
-                amounts, groups = amounts.take(0, axis), groups.take(0, axis)
+                amounts, groups = np.asarray(amounts.take(0, axis)), np.asarray(groups.take(0, axis))
                 del variables[axis]
         listed = [float(f"{v:.6g}") for v in np.asarray(amounts).ravel()]
         table: dict[str, Any] = {"variables": variables, "amounts": listed}

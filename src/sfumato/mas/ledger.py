@@ -27,6 +27,7 @@ from sfumato.errors import DataError, ParameterError
 from sfumato.files import parse_json
 from sfumato.mas.accounts import CELLS, Accounts, Balance, Charge
 from sfumato.mas.answer import Refusal
+from sfumato.mas.register import known_part
 from sfumato.mas.sums import Loss
 from sfumato.mas.universe import Selection, Universe, spread
 from sfumato.mas.variable import Variable, finest
@@ -226,7 +227,8 @@ def _hash(key: bytes | None, *parts: Any) -> str:
 #
 # An alert does not refuse. As a rule it refused up to a quarter of honest requests, revealed to users what others had asked, and
 # did not stop trackers (MAS.md). Two universes that differ by few records have nearly the same size. So the ledger keeps a keyed
-# mark of the size of each, finds similar sizes by these marks, and counts the difference for these few alone.
+# mark of the size of each, finds similar sizes by these marks, and counts the difference for these few alone. Universes are compared
+# by their known variables, so that no line of the log depends on confidential values.
 
 
 FEW = 20
@@ -267,10 +269,14 @@ class Place:
         return hashlib.sha256(self.selection.words().encode()).hexdigest()
 
     @cached_property
+    def known(self) -> Selection:
+        """The records of the universe by known variables alone."""
+        return known_part(self.selection)
+
+    @cached_property
     def marks(self) -> tuple[str, str, str]:
         """Keyed marks of universes of about this size, then of smaller and larger ones; meaningless without the secret."""
-        plain = self.selection.plain
-        size = self.dataset.cubes.of(plain.variables).count(plain) // FEW
+        size = self.dataset.cubes.of(self.known.variables).count(self.known) // FEW
         own, less, more = (self.dataset.secret.citation("size", self.dataset.label, str(size + i)) for i in (0, -1, 1))
         return own, less, more
 
@@ -279,12 +285,12 @@ class Place:
         for words, pieces in earlier.items():
             if words not in self.judged:
                 other = Selection.of(Universe.of(pieces), self.dataset.variables)
-                self.judged[words] = 0 < self._difference(other) < FEW
+                self.judged[words] = 0 < self._difference(known_part(other)) < FEW
         return [words for words in earlier if self.judged[words]]
 
     def _difference(self, other: Selection) -> int:
         """Count the records in exactly one of two universes: from the cube, or where the records live."""
-        one, two = self.selection.plain, other.plain
+        one, two = self.known, other
         names = {v.name: v for v in (*one.variables, *two.variables)}
         both = [names[name] for name in sorted(names)]
         if math.prod(len(v.levels) for v in both) <= _CELLS:
@@ -338,11 +344,13 @@ _EVERYBODY = ""
 
 CellCounts = Callable[[tuple[Variable, ...]], Whole]
 """How many records the cells of a table of known variables have."""
+_PROJECT = "\x1eproject "
+"""What the names of the accounts of projects begin with; no user has such a name."""
 
 
 def project_account(project: str | None) -> str:
     """Return the name of the account that a project's users share; that of all others, where there is none."""
-    return _EVERYBODY if not project else f"\x1eproject {project}"
+    return _EVERYBODY if not project else f"{_PROJECT}{project}"
 
 
 _CHECKED = 16
@@ -610,6 +618,20 @@ class Ledger:
             found = self._current(connection, family, (payer,), variables, counts)[payer]
             found.settle()
             return found
+
+    def spent(self, payer: str, family: str, variables: Mapping[str, Variable], counts: CellCounts | None = None) -> float:
+        """Return the most that a payer was told of any record."""
+        return float(self.balance(payer, family, variables, counts).spent.max(initial=0.0))
+
+    def spent_by_all(self, family: str, variables: Mapping[str, Variable], counts: CellCounts | None = None) -> float:
+        """Return the most that all users together were told of any record: those of every project, and all others."""
+        with self._lock, self._connection() as connection:
+            found = connection.execute("SELECT DISTINCT user FROM charges WHERE family = ?", (family,)).fetchall()
+            payers = [user for (user,) in found if user == _EVERYBODY or user.startswith(_PROJECT)]
+            balances = list(self._current(connection, family, payers, variables, counts).values())
+            for one in balances:
+                one.settle()
+            return float(sum((one.spent for one in balances), np.zeros(())).max(initial=0.0))
 
     # -- the log
 

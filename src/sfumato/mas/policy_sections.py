@@ -17,15 +17,13 @@ from sfumato.mas.policy import Policy, changes
 if TYPE_CHECKING:
     from sfumato.mas.usage import UsageReport
 
-_DELTA = 1e-6
 _ALERTS = 20
 
 OPEN_STATEMENT = (
-    "This is not differential privacy.",
-    "For tables of counts, the zero-concentrated loss of a record is added up and shown.",
-    "Drops, models, quantiles, sums and means are outside that loss.",
-    "An attribute that a group of 20 or more shares is visible as such.",
-    "An attacker who spends a whole account on one person and a balanced attribute gains some points.",
+    "With noise and accounts, what all answers tell of one person's confidential values is bounded, whatever else is known.",
+    "Known variables have no such bound: everybody is taken to know them.",
+    "What a group has in common is visible as such.",
+    "Drops and rules are outside the bound; without noise or accounts there is none.",
     "The protection rests on the secret of the vault, and on the marks of variables as known or confidential.",
     "Where one variable nearly determines another, the universe rules are weaker: registration finds such pairs and asks.",
 )
@@ -39,10 +37,9 @@ def policy_section(policy: Policy) -> Section:
         "A question is answered only if all of these hold.",
     )  # fmt: skip
     done = TextTable(("change",), tuple((line,) for line in changes(policy)), "What is done to answers.")
-    known = "the records that known variables select" if policy.keyed == "known" else "the set of records itself"
     said = (
         f"Questions are answered under the policy {policy.title}, version {policy.version}; every answer names both.",
-        f"Drops and noise depend on {known}: whoever asks the same again gets the same answer.",
+        "Noise depends on the records that known variables select: whoever asks the same again gets the same answer.",
         *(() if policy.rules else ("It has no rules: every question is answered.",)),
     )
     return Section(f"The policy {policy.label}", said, (*((rules,) if policy.rules else ()), done))
@@ -88,8 +85,8 @@ def cost_section(served: Honest) -> Section:
     return Section("What it costs honest users", tuple(said), tuple(content))
 
 
-def standing_section(standing: UsageReport, policy: Policy) -> Section:
-    """Return what was asked of a data set so far, what is left of its accounts, and alerts; users are not named."""
+def standing_section(standing: UsageReport) -> Section:
+    """Return what was asked of a data set so far, what all answers tell of a person, and alerts; users are not named."""
     asked, refused, errors = (
         sum(getattr(one, name) for one in standing.users) for name in ("asked", "refused", "errors")
     )
@@ -98,13 +95,7 @@ def standing_section(standing: UsageReport, policy: Policy) -> Section:
         f"{counted(len(standing.users), 'user')} asked {counted(asked, 'question')}, dry runs among them.",
         f"{refused:,} of them were refused, and {errors:,} made no sense.",
     ]
-    if standing.limits is not None:
-        most = max((one.spent for one in standing.users), default=0.0)
-        said.append(
-            f"On the record that most was spent on, one user has spent {short(most)} of {standing.limits[0]:g}, and all users "
-            f"together {short(standing.spent)} of {standing.limits[1]:g}."
-        )
-    said.append(_loss(standing.loss, policy))
+    said.append(_told(standing))
     content = []
     if standing.alerts:
         number = counted(len(standing.alerts), "question")
@@ -124,14 +115,16 @@ def open_section() -> Section:
     return Section("What is not promised", OPEN_STATEMENT)
 
 
-def _loss(rho: float, policy: Policy) -> str:
-    """Say how much has been lost, by Bun and Steinke (2016), Proposition 1.3."""
-    if not policy.counts.sd or policy.accounts is None:
-        return "The policy has no noise on counts, or no accounts: no zero-concentrated loss is added up, and there is no bound."
-    epsilon = rho + 2 * math.sqrt(rho * math.log(1 / _DELTA))
+def _told(standing: UsageReport) -> str:
+    """Say what all answers so far tell of the record that they tell most of."""
+    if standing.limits is None:
+        return "The policy has no accounts: there is no bound on what all answers tell of a person."
+    most = max((one.right for one in standing.users), default=standing.frozen)
+    user, everybody = standing.limits
     return (
-        f"Tables of counts have cost the record that lost most a zero-concentrated loss of {short(rho)} (as much as ε = "
-        f"{short(epsilon)} at δ = {_DELTA:g}). What else was answered is outside this number."
+        "Whoever knows everything but one value of one person tells two such values apart in at most "
+        f"{most:.1f} of 100 cases with all answers to one user (the limit is {user:g}), and in {standing.right:.1f} with those to "
+        f"all users together (the limit is {everybody:g})."
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from sfumato.contract.parameters import Parametric
 from sfumato.mas.answer import Refusal
@@ -13,6 +15,7 @@ from sfumato.mas.register import Register
 from sfumato.mas.sums import ProtectedCells
 from sfumato.mas.universe import Selection
 from sfumato.mas.variable import Variable
+from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     from sfumato.mas.question import Question
@@ -30,21 +33,39 @@ class UniverseEvidence(Evidence):
     question: Question
     table: ProtectedCells | None
     """Cells of variables of the universe within its known part; None where all its variables are known."""
+    units: Mapping[str, float] = field(default_factory=dict)
+    """Households and establishments for each record of the known part: a part of it has more for each of its records, not fewer,
+    where confidential values do not go by household."""
 
-    def count(self, selection: Selection) -> float:
-        """Return the noisy number of records of a set of the universe's variables."""
+    def count(self, selection: Selection, unit: str = "") -> float:
+        """Return the noisy number of records of a set of the universe's variables, or how many units it has at least."""
         if self.table is None:
             return 0.0
+        if unit:
+            return self.count(selection) * self.units.get(unit, 0.0)
         plain = selection.plain
         names = [v.name for v in self.table.sides]
         chosen = plain.chosen
         for axis in reversed(range(chosen.ndim)):  # a variable that the table has not: the set asks the same of it everywhere
             if plain.variables[axis].name not in names:
-                chosen = chosen.any(axis=axis)
+                chosen = np.asarray(chosen.any(axis=axis), bool)
         inside = [v.name for v in plain.variables if v.name in names]
         shape = [len(v.levels) if v.name in inside else 1 for v in self.table.sides]
         order = [inside.index(name) for name in names if name in inside]
         return float((self.table.n * chosen.transpose(order).reshape(shape)).sum())
+
+
+    def cells(self, variables: Sequence[Variable]) -> Numbers | None:
+        """Return the noisy table of some variables, recodes among them; None where the evidence has not all of them."""
+        if self.table is None or {(v.base or v).name for v in variables} != {v.name for v in self.table.sides}:
+            return None
+        found = self.table.n
+        for v in variables:
+            if v.base is not None and all(v.base.name != other.name for other in variables):
+                axis = [side.name for side in self.table.sides].index(v.base.name)
+                groups = np.arange(len(v.levels))[:, None] == np.array(v.groups)
+                found = np.moveaxis(np.tensordot(groups.astype(np.float64), found, (1, axis)), 0, axis)
+        return np.asarray(found)
 
 
 @dataclass(frozen=True)

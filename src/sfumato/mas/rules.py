@@ -113,11 +113,14 @@ class SetRule(ConfidentialityRule, abstract=True):
         assert isinstance(evidence, UniverseEvidence)  # noqa: S101 - what it needs
         selection = evidence.question.selection
         there = np.ones(selection.chosen.shape, bool)
-        if evidence.table is not None and self._counts_records and evidence.table.n.shape == there.shape:
-            there = np.asarray(evidence.table.n > 0, bool)
+        cells = evidence.cells(selection.variables) if self._counts_records else None
+        if cells is not None and cells.shape == there.shape:
+            there = np.asarray(cells > 0, bool)
         for one in self.sets(selection, there):
             plain = one.plain
-            if not all(v.known for v in plain.variables) and evidence.count(plain) < self.fewest:
+            if not all(v.known for v in plain.variables) and any(
+                evidence.count(plain, unit) < self.fewest for unit in ("", *evidence.question.codebook.units)
+            ):
                 return self.refusal()
         return None
 
@@ -342,15 +345,11 @@ class NoMarginal(ConfidentialityRule):
     @override
     def after(self, evidence: Evidence) -> Refusal | None:
         assert isinstance(evidence, UniverseEvidence)  # noqa: S101 - what it needs
-        variables = evidence.question.selection.variables
-        if self.cells or evidence.table is None or len(evidence.table.sides) < len(variables):
+        table = None if self.cells else evidence.cells(evidence.question.selection.variables)
+        if table is None:
             return None  # the known part was looked at before; confidential variables have noise of their own
-        axes = range(len(variables))
-        for gone in axes:
-            margin = evidence.table.n.sum(axis=gone)
-            if self._small(margin):
-                return self._refusal()
-        return None
+        small = any(self._small(np.asarray(table.sum(axis=gone))) for gone in range(table.ndim))
+        return self._refusal() if small else None
 
     @override
     def allows(self, register: Register, units: Sequence[str], variables: Sequence[Variable]) -> bool:

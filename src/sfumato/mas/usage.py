@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.contract.measure import Measure, Weighted
 from sfumato.errors import DataError
+from sfumato.mas.accounts import right_of
 from sfumato.mas.ledger import Alert, Entry, alerts_in
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _estimands(content: Mapping[str, Any]) -> list[Estimand]:
 
 
 # --- usage report
-# The custodian's report: how much each user asked, what is left of the accounts, the accumulated loss, and the alerts.
+# The custodian's report: how much each user asked, what all answers tell of a record, and the alerts.
 
 
 _MINUTE = datetime.timedelta(minutes=1)
@@ -131,8 +132,8 @@ class UserUsage:
     """Questions that made no sense."""
     busiest: int
     """Most questions about this data set in a minute."""
-    spent: float
-    """The most that was spent on any record."""
+    right: float
+    """Guesses between two values of a record that are right, of 100, with all answers to this user; at most, of any record."""
 
 
 @dataclass(frozen=True)
@@ -142,14 +143,14 @@ class UsageReport:
     dataset: str
     policy: str
     users: tuple[UserUsage, ...]
-    spent: float
-    """The most that all users together have spent on any record."""
+    right: float
+    """The same with the answers to all users together, over all projects."""
+    frozen: float
+    """The same with the bounds, shares and grids alone that were read off the records at freezing."""
     limits: tuple[float, float] | None
-    """Limits on a record for one user, and for all users together; None if the policy has no accounts."""
+    """Most right guesses for one user, and for all users together; None if the policy has no accounts."""
     per_minute: int | None
     """Most questions of a user in a minute."""
-    loss: float
-    """Largest accumulated zero-concentrated loss of a record by count tables."""
     alerts: tuple[Alert, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -161,10 +162,10 @@ class UsageReport:
         lines = [f"{self.dataset}, policy {self.policy}. CONFIDENTIAL: for the custodian."]
         lines += [
             f"{one.user}: {one.asked:,} asked, {one.refused:,} refused, {one.errors:,} errors, at most {one.busiest:,} in a "
-            f"minute; spent {_of(one.spent, user)}"
+            f"minute; tells two values apart {_of(one.right, user)}"
             for one in self.users
         ]
-        lines += [f"all users: spent {_of(self.spent, everybody)}", f"zero-concentrated loss: {self.loss:.3g}"]
+        lines += [f"all users: {_of(self.right, everybody)}", f"the frozen file alone: {_of(self.frozen, None)}"]
         return "\n".join([*lines, *map(str, self.alerts)])
 
 
@@ -172,19 +173,22 @@ def usage_of(vault: Vault, name: str, entries: Sequence[Entry]) -> UsageReport:
     """Return the usage of a data set, from the lines of the log."""
     dataset, policy = vault.dataset(name), vault.policy_of(name)
     mine = [entry for entry in entries if entry.family == name]
+
+    def right(spent: float) -> float:
+        return 100 * right_of(spent + dataset.frozen_loss)
+
     users = []
     for user in sorted({entry.user for entry in mine}):
         asked = [entry for entry in mine if entry.user == user]
         outcomes = [entry.content["outcome"] for entry in asked]
         users.append(UserUsage(
             user, len(asked), outcomes.count("refused"), outcomes.count("error"), _busiest(asked),
-            vault.ledger.spent(user, name, dataset.variables),
+            right(vault.ledger.spent(user, name, dataset.variables)),
         ))  # fmt: skip
     accounts = policy.accounts
     return UsageReport(
-        dataset.label, policy.label, tuple(users), vault.ledger.spent("", name, dataset.variables),
-        None if accounts is None else (accounts.user, accounts.everybody), policy.per_minute,
-        vault.ledger.loss(name, dataset.variables), tuple(alerts_in(mine)),
+        dataset.label, policy.label, tuple(users), right(vault.ledger.spent_by_all(name, dataset.variables)), right(0.0),
+        (accounts.user, accounts.everybody) if accounts.everybody < 100 else None, policy.per_minute, tuple(alerts_in(mine)),
     )  # fmt: skip
 
 
@@ -199,5 +203,5 @@ def _busiest(entries: Sequence[Entry]) -> int:
     return most
 
 
-def _of(spent: float, limit: float | None) -> str:
-    return f"{spent:.3g}" if limit is None else f"{spent:.3g} of {limit:g}"
+def _of(right: float, limit: float | None) -> str:
+    return f"in at most {right:.1f} of 100 cases" + ("" if limit is None else f", with a limit of {limit:g}")

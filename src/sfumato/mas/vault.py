@@ -46,7 +46,7 @@ from sfumato.mas.registration import (
 from sfumato.mas.rule import UniverseEvidence
 from sfumato.mas.shelf import Shelf, all_tables, published
 from sfumato.mas.sums import CellSums, Loss, SumsRequest
-from sfumato.mas.universe import Selection, Spec, Universe
+from sfumato.mas.universe import Selection, Spec, Universe, in_base
 from sfumato.mas.usage import UsageReport, usage_of
 from sfumato.mas.variable import Variable
 from sfumato.schema.schema import Schema
@@ -72,8 +72,8 @@ class DryRun(Analysis, abstract=True):
 
     @override
     def steps(self, question: Question, register: Register) -> Steps:
+        yield from ()
         return Result({})
-        yield
 
 
 # --- answering
@@ -151,16 +151,19 @@ class Answering:
         """Return noisy counts of the sets that form the universe, where its conditions are confidential."""
         question = self.question
         selection = question.selection
-        hidden = tuple(v for v in selection.plain.variables if not v.known)
+        base = in_base(selection.variables, selection.chosen)[0]
+        hidden = tuple(v for v in base if not v.known)
         if not hidden or not any(rule.needs is UniverseEvidence for rule in question.policy.rules):
             return UniverseEvidence(question, None)
         exact = not question.policy.counts.sd
-        sides = selection.variables if exact else selection.plain.variables if not _is_product(selection) else hidden
+        sides = hidden if not exact and len(selection.pieces) == 1 and _is_product(selection) else base
         around = dataclasses.replace(question, universe=Universe())
         around.__dict__["selection"] = Selection((), (np.ones((), bool),)) if exact else known_part(selection)
         sums, losses = Mechanism(self.dataset, question.policy, around).protect(SumsRequest({"cells": CellSums(sides)}))
         self.losses += losses
-        return UniverseEvidence(question, sums.cells("cells"))
+        register, known = self.dataset.register(question.policy), known_part(selection)
+        n = max(register.count(known), 1.0)
+        return UniverseEvidence(question, sums.cells("cells"), {u: register.count(known, u) / n for u in question.codebook.units})
 
 
 def cell_counts(dataset: Dataset, policy: Policy) -> CellCounts | None:
@@ -651,5 +654,5 @@ class Vault:
         return alerts_in(entry for entry in self.ledger.entries() if entry.family in names)
 
     def usage(self, dataset: str) -> UsageReport:
-        """Return the questions of each user, the amounts spent, the accumulated loss and the alerts; for the custodian alone."""
+        """Return the questions of each user, what all answers tell of a record, and the alerts; for the custodian alone."""
         return usage_of(self, dataset, tuple(self.ledger.entries()))

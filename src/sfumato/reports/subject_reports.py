@@ -96,7 +96,7 @@ def policy_report(
     sections += [attacks_section(attacks)] if attacks else []
     sections += [cost_section(served)] if served is not None else []
     sections += [map if isinstance(map, Section) else map.section()] if map is not None else []
-    sections += [standing_section(standing, policy)] if standing is not None else []
+    sections += [standing_section(standing)] if standing is not None else []
     sections.append(open_section())
     data: dict[str, Any] = {"policy": policy.to_dict()}
     data |= {"attacks": {name: [_facts(o) for o in found] for name, found in attacks.items()}} if attacks else {}

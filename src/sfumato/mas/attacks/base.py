@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import Parametric
+from sfumato.contract.parameters import Parametric, find
 from sfumato.contract.snooper import Guesses, Success, success
 from sfumato.data.columns import Column
 from sfumato.data.engine import Rows
 from sfumato.data.microdata import Microdata
+from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset
@@ -176,8 +177,6 @@ class Server:
 
     def counts(self, universe: Spec, by: str) -> dict[str, float] | None:
         """Return the counts of a universe by the levels of a variable, NaN where not shown; None if refused."""
-        from sfumato.mas.analyses.table_analyses import CrossTab
-
         found = self.ask(universe, CrossTab((by,)))
         if isinstance(found, Refusal):
             return None
@@ -187,6 +186,13 @@ class Server:
     def as_user(self, name: str) -> Server:
         """Return the same server for another user."""
         return Server(self.vault, self.dataset, self.policy, self.tally, name)
+
+
+def analysis_named(name: str, **parameters: object) -> Analysis:
+    """Return an analysis by its name, as everybody asks for it: "ols", "logistic", "quantiles"."""
+    found = find("analysis", name).from_dict(parameters)
+    assert isinstance(found, Analysis)  # noqa: S101 - of its family
+    return found
 
 
 def _number(value: object) -> float:
@@ -233,7 +239,7 @@ class PlantedDataset:
     def servers(self, policy: Policy, tally: QuestionTally, trial: int, *versions: Dataset) -> list[Server]:
         """Return a server for each version of a data set in this vault; they share a secret and accounts."""
         secret, number = Secret(Draws(f"attack {self.number} {trial}")), next(_ACCOUNTS)
-        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret, decided={}) for one in versions]
+        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret) for one in versions]
         return [Server(self.vault, one, policy.with_(per_minute=None), tally) for one in fresh]
 
 
@@ -280,7 +286,7 @@ class BaseData:
         marks += [Attribute(name, role=Role.CONFIDENTIAL) for name in (AMOUNT, LARGE)]
         folder.mkdir(parents=True, exist_ok=True)
         secret = Draws(f"vault {number}")
-        vault = Vault(folder, secret, Policy(title="open"))
+        vault = Vault(folder, secret, Policy.open())
         vault.ledger = Ledger(folder / "attacks.sqlite", ledger_key(secret), lasting=False)
         dataset = vault.freeze("survey", self.planted(columns, marks), self.cutpoints)
         outliers = frozenset(int(i) for i in few)

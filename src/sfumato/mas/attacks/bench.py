@@ -25,6 +25,7 @@ from sfumato.mas.attacks.base import (
 from sfumato.mas.attacks.reference_workload import Honest, HonestUsers
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.policy import Policy
+from sfumato.mas.rules import NoMarginal, SetRule, UniverseForm
 from sfumato.mas.value_counts import count_numbers, deciles
 from sfumato.schema.attribute import Role
 
@@ -111,7 +112,7 @@ def all_recipes() -> dict[str, type[PolicyAttack]]:
 
 def rules_off(policy: Policy) -> Policy:
     """Return a policy without its universe rules: shows what protects when they are bypassed."""
-    names = [rule.name for rule in policy.rules if rule.stage == "universe"]
+    names = [rule.name for rule in policy.rules if isinstance(rule, UniverseForm | SetRule | NoMarginal)]
     return policy.without(*names).with_(title=f"{policy.title}, universe rules off")
 
 

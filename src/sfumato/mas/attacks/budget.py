@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
 from sfumato.contract.snooper import Guesses
-from sfumato.mas.accounts import Accounts
-from sfumato.mas.analyses.regression import Logistic
-from sfumato.mas.analyses.table_analyses import CrossTab
+from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer
 from sfumato.mas.attacks.base import (
     HALF,
@@ -28,10 +26,12 @@ from sfumato.mas.attacks.base import (
     PlantedDataset,
     PolicyAttack,
     Server,
+    analysis_named,
     balanced,
     yes_or_no,
 )
 from sfumato.mas.cube import Cube
+from sfumato.mas.perturbation import Noise
 from sfumato.mas.question import Analysis
 from sfumato.typing import Numbers
 
@@ -60,7 +60,7 @@ class Ask:
     def analysis(self, attribute: str) -> Analysis:
         """Return the analysis to ask for."""
         if self.model:
-            return Logistic(f"{attribute} ~ C(`{self.side}`)", event="yes")
+            return analysis_named("logistic", formula=f"{attribute} ~ C(`{self.side}`)", event="yes")
         return CrossTab((attribute,) if self.side is None else (self.side, attribute))
 
     def told(self, found: Answer, attribute: str) -> float:
@@ -144,39 +144,35 @@ class Planner:
         if not universe:
             return
         if _SIZES[0] <= whole <= _SIZES[1]:
-            yield self._table(universe, None, pick, whole, whole)
+            yield self._table(universe, None, pick, whole)
             for axis in used:
                 rest = pick[axis][pick[axis] != self._own[axis]]
                 company = [*pick[:axis], rest, *pick[axis + 1 :]]
                 n = self._size(company)
                 if len(rest) and n >= _SIZES[0]:
                     name = self.cube.variables[axis].name
-                    yield self._table({**universe, name: self._texts(axis, rest)}, None, company, n, n)
+                    yield self._table({**universe, name: self._texts(axis, rest)}, None, company, n)
         for axis in range(len(pick)):
             if len(pick[axis]) < 2:
                 continue
             cell = [*pick[:axis], np.array([self._own[axis]]), *pick[axis + 1 :]]
             n = self._size(cell)
             if _SIZES[0] <= n <= _SIZES[1]:
-                yield self._table(universe, axis, cell, n, whole)
+                yield self._table(universe, axis, cell, n)
             if self.models and whole >= _MODELS[0] and _MODELS[1] <= n <= _SIZES[1]:
-                levels = [self._size([*pick[:axis], np.array([i]), *pick[axis + 1 :]]) for i in pick[axis]]
-                yield self._model(universe, axis, cell, n, whole, levels)
+                yield self._model(universe, axis, cell, n, whole)
 
-    def _table(self, universe: Piece, axis: int | None, cells: list[NDArray[np.intp]], n: float, whole: float) -> Ask:
-        counts = self.server.policy.counts
-        noise = (counts.sd**2 + (counts.base**2 - 1) / 12) / 2
-        reading = self._reading(cells, n, noise)
-        sizes = [n] if axis is None else [n, whole]
-        cost = sum(self._known(size) + self._price(size / 2) for size in sizes) if reading.holds else 0.0
+    def _table(self, universe: Piece, axis: int | None, cells: list[NDArray[np.intp]], n: float) -> Ask:
+        counts, share = self.server.policy.counts, SHARES[self.attribute]
+        noise = float(counts.variance(1.0, n * share * (1 - share))) + (counts.base**2 - 1) / 12
+        reading = self._reading(cells, n, noise / 2)  # of those with the attribute, and of those without
+        cost = loss_of_sums(counts, [n, n], share) if reading.holds else 0.0
         return Ask(universe, *self._side(axis), False, reading, cost)
 
-    def _model(
-        self, universe: Piece, axis: int, cells: list[NDArray[np.intp]], n: float, whole: float, levels: list[float]
-    ) -> Ask:
-        noise = (self.server.policy.models.sd / 2 / (1 - self._dropped)) ** 2
-        fitted = self._accounts.coefficient * sum(self._price(size) for size in levels)
-        cost = fitted + self._known(whole) + 2 * self._price(whole / 2) + self._known(n)
+    def _model(self, universe: Piece, axis: int, cells: list[NDArray[np.intp]], n: float, whole: float) -> Ask:
+        models, share = self.server.policy.models, SHARES[self.attribute]
+        noise = float(models.variance(1.0, n * share * (1 - share))) / (1 - self._dropped) ** 2
+        cost = loss_of_sums(models, [whole, n], share)  # the target adds to the intercept, and to its own indicator
         return Ask(universe, *self._side(axis), True, self._reading(cells, n, noise), cost)
 
     def _reading(self, cells: list[NDArray[np.intp]], n: float, noise: float) -> SetCount:
@@ -190,16 +186,6 @@ class Planner:
     @property
     def _dropped(self) -> float:
         return float(getattr(self.server.policy.drop, "share", 0.0))
-
-    @property
-    def _accounts(self) -> Accounts:
-        return self.server.policy.accounts or Accounts()
-
-    def _price(self, n: float) -> float:
-        return float(self._accounts.price(np.array(n)))
-
-    def _known(self, n: float) -> float:
-        return self._accounts.known * self._price(n)
 
     def _side(self, axis: int | None) -> tuple[str | None, str]:
         if axis is None:
@@ -215,6 +201,16 @@ class Planner:
 
     def _size(self, pick: list[NDArray[np.intp]]) -> float:
         return float(self.cube.counts[np.ix_(*pick)].sum())
+
+
+def loss_of_sums(noise: Noise, sizes: Sequence[float], share: float) -> float:
+    """Return what sums of an attribute over some sets tell of a record in each: the sum of 1 / variance; without noise, how many.
+
+    The mechanism charges the same: μ² is the squared change of each sum over the variance of its noise, and one record moves a
+    count of those with the attribute by 1.
+    """
+    grown = np.array(sizes, np.float64) * share * (1 - share)
+    return float((1 / noise.variance(1.0, grown)).sum()) if noise.sd else float(len(sizes))
 
 
 # --- joint

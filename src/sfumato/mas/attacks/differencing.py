@@ -11,8 +11,7 @@ import numpy as np
 from sfumato.contract.parameters import param
 from sfumato.contract.snooper import Guesses
 from sfumato.errors import NotApplicable
-from sfumato.mas.analyses.regression import OLS
-from sfumato.mas.analyses.table_analyses import CrossTab, Quantiles
+from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.attacks.base import (
     AMOUNT,
@@ -26,6 +25,7 @@ from sfumato.mas.attacks.base import (
     PlantedDataset,
     PolicyAttack,
     Server,
+    analysis_named,
     numbers,
     yes_or_no,
 )
@@ -210,7 +210,7 @@ def outcome_sum(server: Server, world: PlantedDataset, piece: Piece) -> float:
     name = next((n for n in world.numbers), None)
     if name is None:
         raise NotApplicable("models are attacked with a known variable of numbers, and these data have none.")
-    found = server.ask(piece, OLS(f"{AMOUNT} ~ `{name}`"))
+    found = server.ask(piece, analysis_named("ols", formula=f"{AMOUNT} ~ `{name}`"))
     if isinstance(found, Refusal):
         return math.nan
     chosen = np.ones(len(world.numbers[name]), bool)
@@ -313,7 +313,7 @@ class LargestQuantile(PolicyAttack):
 
 def largest(server: Server, universe: Spec) -> float:
     """Return the 99.9 % quantile; NaN if it is not shown."""
-    found = server.ask(universe, Quantiles(of=AMOUNT, p=(0.999,)))
+    found = server.ask(universe, analysis_named("quantiles", of=AMOUNT, p=(0.999,)))
     if isinstance(found, Refusal):
         return math.nan
     shown = [

@@ -13,9 +13,7 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
 from sfumato.contract.snooper import Guesses
 from sfumato.errors import NotApplicable, SfumatoError
-from sfumato.mas.analyses.regression import OLS
-from sfumato.mas.analyses.residuals import Residuals
-from sfumato.mas.analyses.table_analyses import CrossTab, Quantiles
+from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.attacks.base import (
     AMOUNT,
@@ -29,6 +27,7 @@ from sfumato.mas.attacks.base import (
     PlantedDataset,
     PolicyAttack,
     Server,
+    analysis_named,
     balanced,
     leaks,
     numbers,
@@ -62,7 +61,7 @@ def fitted(server: Server, target: AttackTarget) -> float:
     """Return the fitted value of the target's cell, from the coefficients of its dummies; NaN if it has no dummy of its own."""
     name = next(n for n, levels in target.universe.items() if levels != target.without[n])
     own = target.alone()[name][0]
-    found = server.ask(target.universe, OLS(f"{AMOUNT} ~ C(`{name}`)"))
+    found = server.ask(target.universe, analysis_named("ols", formula=f"{AMOUNT} ~ C(`{name}`)"))
     if isinstance(found, Refusal):
         return math.nan
     rows = found.tables["coefficients"]
@@ -147,13 +146,13 @@ class StandardErrors(PolicyAttack):
         if group is None:
             return 0.0
         universe, by, level, n = group
-        found = server.ask(universe, OLS(f"`{name}` ~ C(`{by}`) + C(`{by}`):`{AMOUNT}`"))
+        found = server.ask(universe, analysis_named("ols", formula=f"`{name}` ~ C(`{by}`) + C(`{by}`):`{AMOUNT}`"))
         if isinstance(found, Refusal):
             return 0.0
-        amount, top = world.truths[AMOUNT], world.dataset.variables[AMOUNT].top
+        amount, bounds = world.truths[AMOUNT], world.dataset.variables[AMOUNT].bounds
         usual, rich = amount[amount <= LARGEST], 2 * LARGEST
-        if server.policy.amounts.top_coded and top is not None:
-            usual, rich = np.where(usual >= top[0], top[1], usual), top[1]
+        if server.policy.amounts.clip and bounds is not None:
+            usual, rich = np.clip(usual, *bounds), min(rich, bounds[1])
         reach = server.policy.models.sd * float(np.ptp(world.numbers[name])) / 2
         noise = reach**2 * ((rich / 2) ** 2 + (rich / 2 - float(usual.mean())) ** 2)
         squares = _squares(found, level, noise)
@@ -231,7 +230,7 @@ def picture(server: Server, world: PlantedDataset, universe: Piece | None) -> An
     name = next(iter(world.numbers), None)
     if name is None:
         raise NotApplicable("pictures are attacked with a known variable of numbers, and these data have none.")
-    found = server.ask(universe, Residuals(f"{AMOUNT} ~ `{name}`"))
+    found = server.ask(universe, analysis_named("residuals", formula=f"{AMOUNT} ~ `{name}`"))
     return found if isinstance(found, Answer) else None
 
 
@@ -287,12 +286,12 @@ def probes(world: PlantedDataset, target: AttackTarget) -> Iterator[Probe]:
         yield partial(_model, formula.format(y=AMOUNT, x=x))
     yield lambda: ({AMOUNT: f"{world.truths[AMOUNT][target.row] + 1:.2f}"}, CrossTab((HALF,)))
     yield lambda: ({HALF: "1 OR 1=1"}, CrossTab((HALF,)))
-    yield lambda: (None, Quantiles(of=AMOUNT, p=(1.0,)))
-    yield lambda: (None, Quantiles(of=AMOUNT, p=(math.nan,)))
+    yield lambda: (None, analysis_named("quantiles", of=AMOUNT, p=(1.0,)))
+    yield lambda: (None, analysis_named("quantiles", of=AMOUNT, p=(math.nan,)))
     yield lambda: ({AMOUNT: math.nan}, CrossTab((HALF,)))
     for kind, given in (
-        (CrossTab, {"by": [HALF]}),
-        (OLS, {"formula": f"{AMOUNT} ~ {x}"}),
+        ("cross_tab", {"by": [HALF]}),
+        ("ols", {"formula": f"{AMOUNT} ~ {x}"}),
     ):  # a variable in place of the weights
         yield partial(_weighted, kind, given)
 
@@ -306,9 +305,9 @@ def leaked(server: Server, world: PlantedDataset, target: AttackTarget, probe: P
     return not isinstance(found, Refusal)
 
 
-def _weighted(kind: type[Analysis], given: dict[str, Any]) -> tuple[Spec, Analysis]:
-    return None, kind.from_dict({**given, "weighted": AMOUNT})
+def _weighted(kind: str, given: dict[str, Any]) -> tuple[Spec, Analysis]:
+    return None, analysis_named(kind, **given, weighted=AMOUNT)
 
 
 def _model(formula: str) -> tuple[Spec, Analysis]:
-    return None, OLS(formula)
+    return None, analysis_named("ols", formula=formula)

@@ -16,9 +16,9 @@ import numpy as np
 
 from sfumato.contract.draws import Draws
 from sfumato.data.microdata import Microdata
-from sfumato.mas.analyses.regression import OLS, Logistic
-from sfumato.mas.analyses.table_analyses import CrossTab
+from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
+from sfumato.mas.attacks.base import analysis_named
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset
 from sfumato.mas.ledger import Ledger
@@ -113,9 +113,9 @@ def _regressions() -> Iterator[tuple[dict[str, Any] | None, Analysis]]:
     formulas, logits = itertools.cycle(_MODELS), itertools.cycle(_LOGITS)
     for i, universe in enumerate(itertools.cycle(large)):
         if i % 3 == 2:
-            yield universe, Logistic(next(logits), event="yes")
+            yield universe, analysis_named("logistic", formula=next(logits), event="yes")
         else:
-            yield universe, OLS(next(formulas))
+            yield universe, analysis_named("ols", formula=next(formulas))
 
 
 # --- honest
@@ -124,7 +124,7 @@ def _regressions() -> Iterator[tuple[dict[str, Any] | None, Analysis]]:
 
 SIZES = ((20, 50), (50, 100), (100, 300), (300, 1_000), (1_000, math.inf))
 """Cells are grouped by their number of records."""
-OPEN = Policy(title="open")
+OPEN = Policy.open()
 """Answers without rules, drops and noise, to compare with; for the custodian alone."""
 
 
@@ -267,7 +267,7 @@ class HonestUsers:
     @cached_property
     def _frozen(self) -> tuple[Vault, Dataset]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        vault = Vault(self.folder, Draws("workload"), Policy(title="open"))
+        vault = Vault(self.folder, Draws("workload"), Policy.open())
         vault.ledger = Ledger(self.folder / "honest.sqlite", ledger_key(Draws("workload")), lasting=False)
         return vault, vault.freeze("survey", self.data, self.cutpoints)
 
@@ -279,5 +279,5 @@ class HonestUsers:
         """
         vault, dataset = self._frozen
         secret = Secret(Draws(f"workload {replication}")) if replication else dataset.secret
-        fresh = dataclasses.replace(dataset, name=f"survey_{replication}_{policy.title}", secret=secret, decided={})
+        fresh = dataclasses.replace(dataset, name=f"survey_{replication}_{policy.title}", secret=secret)
         return honest(vault, fresh, policy, self.asked, self._truths)

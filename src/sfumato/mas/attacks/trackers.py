@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from sfumato.contract.snooper import Guesses
-from sfumato.mas.analyses.table_analyses import CrossTab
+from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer
 from sfumato.mas.attacks.base import (
     HALF,
