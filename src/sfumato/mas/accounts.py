@@ -213,6 +213,7 @@ class Balance:
         shape = self.formal.shape
         amounts = np.broadcast_to(_laid(charge.amounts, names, order), shape).ravel()
         groups = np.broadcast_to(_laid(charge.groups, names, order), shape).ravel()
+        assert self._counts is not None  # noqa: S101 - others are not known
         lived = np.flatnonzero((amounts > 0) & (self._counts > 0))
         member = np.zeros((int(groups.max(initial=0)) + 1, amounts.size))
         member[groups[lived].astype(np.int64), lived] = np.sqrt(amounts[lived])
@@ -246,7 +247,7 @@ class Balance:
                 found = np.minimum(h / np.maximum(1 - variance * h, 1e-12), found)
             for name in about:
                 told[name][lived] += found
-        return np.max([np.zeros(self.formal.size), *told.values()], axis=0).reshape(self.formal.shape)
+        return np.asarray(np.max([np.zeros(self.formal.size), *told.values()], axis=0).reshape(self.formal.shape))
 
     def _spread(self, charge: Charge) -> Numbers:
         """Return a charge in the cells of this table; a cell that covers several cells of the charge pays the largest."""

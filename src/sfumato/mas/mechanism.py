@@ -287,7 +287,8 @@ class Mechanism:
         leaves one cell for another loses 2 / s²: with two levels half of what independent noise of variance v would cost.
         """
         many, back = self.dataset.together, np.maximum(back, 1.0)
-        variance = np.asarray(noise.variance(many, sizes * float((p * (1 - p)).mean())) * back**2)
+        grown = np.asarray(sizes * float((p * (1 - p)).mean()), np.float64)
+        variance = np.asarray(noise.variance(many, grown) * back**2)
         return variance, np.asarray(2 * (p.size - 1) / p.size * (many * back) ** 2 / variance)
 
     def unit(self, moment: Moment, sides: Sequence[Variable]) -> tuple[float, float, float]:

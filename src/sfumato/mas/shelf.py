@@ -243,7 +243,7 @@ class Shelf:
         sums, variances = {}, {}
         for name, stored in moments.items():
             whole = self.effects[stored].table(names, lengths)
-            sums[name] = np.bincount(flat[flat >= 0], whole[flat >= 0], count).reshape(shape)
+            sums[name] = np.asarray(np.bincount(flat[flat >= 0], whole[flat >= 0], count).reshape(shape), np.float64)
             variances[name] = self.effects[stored].variance(names, lengths, flat, count).reshape(shape)
         hidden = tuple(i for i, v in enumerate(sides) if not v.known)
         return ProtectedCells(_SEAL, tuple(sides), sums, variances, np.array(sums["n"].sum(axis=hidden, keepdims=True)))

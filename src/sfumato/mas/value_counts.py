@@ -284,7 +284,7 @@ class PublicFacts:
         if variable.cutpoints is None:
             return found
         place = np.searchsorted(np.array(variable.cutpoints.edges), middles - 1e-9 * (high - low))
-        by_level = np.bincount(place, held, len(variable.levels))[: len(variable.levels)]
+        by_level = np.asarray(np.bincount(place, held, len(variable.levels))[: len(variable.levels)], np.float64)
         return replace(found, shares=self._shares(by_level))
 
     def _binned(self, variable: Variable, ends: tuple[float, float], purpose: str) -> tuple[Numbers, Numbers]:

@@ -188,7 +188,9 @@ class FittedSums(RecordFunction):
     @override
     def __call__(self, piece: Piece) -> Numbers:
         x, complete = self.rows(piece), self.rows.read(piece)[2]
-        w = complete * (np.asarray(piece["w"], np.float64) if self.weights else 1.0)
+        w = complete.astype(np.float64)
+        if self.weights:
+            w *= np.asarray(piece["w"], np.float64)
         return curved(self.link, self.beta, x, w)
 
 
@@ -346,7 +348,7 @@ def _solved(
         k = beta.size
         return float(found[0]), found[1 : 1 + k].reshape(beta.shape), found[1 + k :].reshape(k, k)
 
-    beta = np.zeros(xy.shape)
+    beta = np.zeros_like(xy)
     if (beta.shape[1] == 0) or not np.isfinite(xy).all():
         return ONE_OUTCOME
     loss, fitted_sums, information = at(beta)

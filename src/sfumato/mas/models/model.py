@@ -109,7 +109,9 @@ def model_columns(question: Question, register: Register, terms: Terms, outcome:
     groups = list(dict.fromkeys(n for term in terms.terms for f, n in term if f == "C"))
     sets = _category_sets(terms)
     counts = yield from counted(question, register, sets)
-    notes, categories, levels = [], {}, {}
+    notes: list[str] = []
+    categories: dict[str, Category] = {}
+    levels: dict[str, float] = {}
     small: list[str] = []
     for name in groups:
         allowed, sizes = allowed_levels(question, known[name]), counts[name,]

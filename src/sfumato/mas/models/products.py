@@ -187,7 +187,7 @@ class Products:
         hidden = self._split[1]
         if not hidden:
             return None
-        us, gs = (list(dict.fromkeys(h[i] for h in hidden)) for i in (1, 2))
+        us, gs = list(dict.fromkeys(u for _, u, _ in hidden)), list(dict.fromkeys(g for _, _, g in hidden))
         names = [f"{self.factors.wording(u)}:{self.factors.wording(g)}" for _, u, g in hidden]
         return TotalSums(
             f"products w{self.weights} {';'.join(names)}",
