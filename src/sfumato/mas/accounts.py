@@ -155,8 +155,11 @@ class Balance:
         self.formal = np.zeros(shape)
         """Sum of losses for whoever knows all others; one axis per variable."""
         self._alone: dict[tuple[str, ...], Numbers] = {}
-        self._counts = None if counts is None else counts.ravel().astype(np.float64)
+        self._lived = np.flatnonzero(np.ones(self.formal.size) if counts is None else counts.ravel() > 0)
+        self._counts = None if counts is None else counts.ravel()[self._lived].astype(np.float64)
         self._precisions: dict[tuple[tuple[str, ...], float], Numbers] = {}
+        self._waiting: list[Charge] = []
+        """Charges that are in the sum of losses, and not yet in the loss of all answers together."""
         self._told = np.zeros(shape)
         self._since = np.zeros(shape)
 
@@ -175,28 +178,30 @@ class Balance:
             return False
         if (self.spent + added)[here].max(initial=0.0) <= limit:
             return True
-        if self._since.any():
-            self.settle()
-            if (self.spent + added)[here].max(initial=0.0) <= limit:
-                return True
+        self.settle()
+        if (self.spent + added)[here].max(initial=0.0) <= limit:
+            return True
         trial = copy.copy(self)
-        trial._precisions, trial._alone = dict(self._precisions), dict(self._alone)
+        trial._precisions = {key: m.copy() for key, m in self._precisions.items()}
+        trial._alone = dict(self._alone)
         for charge in charges:
             trial._add(charge)
-        told = trial._joint()
-        return bool(told[here].max(initial=0.0) <= limit)
+        return bool(trial._joint()[here].max(initial=0.0) <= limit)
 
     def pay(self, charge: Charge) -> None:
         """Add a charge."""
         added = self._spread(charge)
         self.formal = self.formal + added
         if self._counts is not None:
-            self._add(charge)
+            self._waiting.append(charge)
             self._since = self._since + added
 
     def settle(self) -> None:
         """Find what all answers together tell, anew."""
-        if self._counts is not None:
+        if self._waiting:
+            for charge in self._waiting:
+                self._add(charge)
+            self._waiting = []
             self._told, self._since = np.minimum(self._joint(), self.formal), np.zeros(self.formal.shape)
 
     def _add(self, charge: Charge) -> None:
@@ -208,26 +213,22 @@ class Balance:
                 self._alone[company.about] = self._alone.get(company.about, 0.0) + company.part * self._spread(charge)
         if alone:
             return
-        order = list(here)
-        names = [name for name, _ in charge.variables]
-        shape = self.formal.shape
-        amounts = np.broadcast_to(_laid(charge.amounts, names, order), shape).ravel()
-        groups = np.broadcast_to(_laid(charge.groups, names, order), shape).ravel()
-        assert self._counts is not None  # noqa: S101 - others are not known
-        lived = np.flatnonzero((amounts > 0) & (self._counts > 0))
-        member = np.zeros((int(groups.max(initial=0)) + 1, amounts.size))
-        member[groups[lived].astype(np.int64), lived] = np.sqrt(amounts[lived])
-        member = member[member.any(axis=1)]
-        precision = member.T @ member
+        order, names = list(here), [name for name, _ in charge.variables]
+        amounts, groups = (
+            np.broadcast_to(_laid(a, names, order), self.formal.shape).ravel()[self._lived] for a in (charge.amounts, charge.groups)
+        )
+        roots = np.sqrt(amounts)
         for company in (c for c in charge.company if c.variance > 0):
             key = (company.about, company.variance)
-            self._precisions[key] = self._precisions.get(key, 0.0) + company.part * precision
+            precision = self._precisions.setdefault(key, np.zeros((len(roots), len(roots))))
+            for group in np.unique(groups[amounts > 0]):
+                at = np.flatnonzero((groups == group) & (amounts > 0))
+                precision[np.ix_(at, at)] += company.part * np.outer(roots[at], roots[at])
 
     def _joint(self) -> Numbers:
         """Return what all answers together tell of a record in each cell."""
         assert self._counts is not None  # noqa: S101 - others are not known
-        lived = np.flatnonzero(self._counts > 0)
-        n = self._counts[lived]
+        lived, n = self._lived, self._counts
         blocks: dict[tuple[str, ...], list[tuple[float, Numbers]]] = {}
         for (about, variance), precision in self._precisions.items():
             blocks.setdefault(about, []).append((variance, precision))
@@ -238,7 +239,7 @@ class Balance:
                 told[name] += alone.ravel()
         for about, parts in blocks.items():
             variance = min(v for v, _ in parts)
-            precision = sum((m for _, m in parts), np.zeros(()))[np.ix_(lived, lived)]
+            precision = sum((m for _, m in parts), np.zeros(()))
             found = np.diag(precision)
             if variance > 0:
                 root = np.sqrt(variance * n)
