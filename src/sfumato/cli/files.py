@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sfumato.cli.console import Misuse, Screen
+from sfumato.cli.console import Misuse, Screen, complain
 from sfumato.cli.parse import pair, toml_file
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, DataWarning, ParameterError, SfumatoError, did_you_mean, join_names
@@ -99,7 +98,7 @@ def _read(
             data = Microdata.read(path, schema, engine=engine, **options)
         for warning in noticed:
             if issubclass(warning.category, DataWarning):
-                print(f"note: {warning.message}", file=sys.stderr)
+                complain(f"note: {warning.message}")
         return data
     except SfumatoError as error:
         if re.search(r"\b(form|separator|decimal|encoding|null_values|text|names|sheet)=", str(error)):
