@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -86,36 +87,35 @@ def repaired(correlation: Numbers, floor: float = 0.0) -> Numbers:
     return np.asarray(fixed / np.outer(scale, scale))
 
 
-def _with_signs(vectors: Numbers) -> Numbers:
-    """Return eigenvectors whose first large element is positive: machines differ in the sign, and draws would differ with it.
+class CovarianceRegression(NamedTuple):
+    """Regression of p columns on q others, from a covariance C; regressors that depend on each other share their weight."""
 
-    >>> _with_signs(np.array([[-0.6, 0.8], [0.8, 0.6]]))
-    array([[ 0.6,  0.8],
-           [-0.8,  0.6]])
-    """
-    if not vectors.size:
-        return vectors
-    large = np.abs(vectors) > 0.5 * np.abs(vectors).max(axis=0)
-    first = vectors[np.argmax(large, axis=0), np.arange(vectors.shape[1])]
-    return np.asarray(vectors * np.where(first < 0, -1.0, 1.0))
+    beta: Numbers
+    """C₁₁⁺C₁₂, shape (q, p)."""
+    residual: Numbers
+    """C₂₂ - β'C₁₂, shape (p, p)."""
+    half: Numbers
+    """H with HH' = C₁₁⁺, shape (q, q). Draws are multiplied by it, so rounding must not change it: see `regress`."""
+    rank: int
+    """The rank of C₁₁."""
 
 
-def regress(covariance: Numbers, q: int) -> tuple[Numbers, Numbers, Numbers]:
+def regress(covariance: Numbers, q: int) -> CovarianceRegression:
     """Return the regression of the last p columns on the first q, given the covariance of all, shape (q + p, q + p).
 
-    That is β = C₁₁⁺C₁₂ (q, p), the residual covariance C₂₂ - β'C₁₂ (p, p), and H (q, r) with HH' = C₁₁⁺, r the rank of C₁₁;
-    dependent regressors share their weight.
+    H is the symmetric root of the inverse of the correlations, divided by the standard deviations. Eigenvectors alone would be
+    a root too, but their signs, and with equal eigenvalues (a balanced design) their directions, depend on rounding.
     """
     scale = np.sqrt(np.diag(covariance)[:q])
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(covariance[:q, :q] / np.outer(scale, scale))
     kept = values > 1e-9 * max(q, 1)
-    vectors = _with_signs(vectors[:, kept])
-    half = vectors / np.sqrt(values[kept]) / scale[:, None]
+    vectors = vectors[:, kept]
+    half = (vectors / np.sqrt(values[kept])) @ vectors.T / scale[:, None]
     cross = covariance[:q, q:]
     beta = half @ (half.T @ cross)
     residual = covariance[q:, q:] - beta.T @ cross
-    return beta, (residual + residual.T) / 2, half
+    return CovarianceRegression(beta, (residual + residual.T) / 2, half, int(kept.sum()))
 
 
 TERMS = 100

@@ -281,7 +281,7 @@ def learn_copula(parts: tuple[LatentColumn, ...], reads: Reads) -> MixedCopula:
     observed[q:, :q] /= steps[:, :1]  # an index or a tied score is correlated with its normal variable by less than one
     observed[:q, q:] = observed[q:, :q].T
     np.fill_diagonal(observed, 1.0)
-    beta, residual, _ = regress(repaired(np.clip(observed, -1, 1)), q)
+    beta, residual, *_ = regress(repaired(np.clip(observed, -1, 1)), q)
     share = np.sum([_indicators(parts, some).sum(axis=0) for some in slices()], axis=0) / n
     spread = np.sqrt(share * (1 - share))
     beta = beta / np.where(spread > 0, spread, np.inf)[:, None]

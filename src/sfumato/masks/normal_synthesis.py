@@ -409,6 +409,7 @@ class FullNormalSynthesis(Mask):
             np.zeros((0, p)),
             moments.covariance,
             np.zeros((0, 0)),
+            0,
         )
         check_freedom(model, why)
         return self.learn(model=model, records=len(data))
