@@ -111,11 +111,11 @@ def regress(covariance: Numbers, q: int) -> CovarianceRegression:
     values, vectors = np.linalg.eigh(covariance[:q, :q] / np.outer(scale, scale))
     kept = values > 1e-9 * max(q, 1)
     vectors = vectors[:, kept]
-    half = (vectors / np.sqrt(values[kept])) @ vectors.T / scale[:, None]
+    turned = vectors / np.sqrt(values[kept]) / scale[:, None]
     cross = covariance[:q, q:]
-    beta = half @ (half.T @ cross)
+    beta = turned @ (turned.T @ cross)
     residual = covariance[q:, q:] - beta.T @ cross
-    return CovarianceRegression(beta, (residual + residual.T) / 2, half, int(kept.sum()))
+    return CovarianceRegression(beta, (residual + residual.T) / 2, turned @ vectors.T, int(kept.sum()))
 
 
 TERMS = 100
