@@ -360,7 +360,7 @@ def attribute(
 ) -> Attributed:
     """Look every class of the targets up among the held records; where none matches, by the nearest keys if so wished.
 
-    Nearest are the records that differ in the fewest keys. Every set of so many keys is left out in turn; as no record is
+    Nearest are the records that differ in the fewest keys. Every set of this number of keys is left out in turn; as no record is
     nearer, a record is found by one such set only.
     """
     asked, given, held = in_common(targets, held)

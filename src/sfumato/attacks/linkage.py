@@ -182,7 +182,7 @@ MOST_PAIRS = 20_000_000
 """So many pairs at most are looked at to learn the weights, where classes cannot be joined."""
 MOST_KEYS = 14
 JOINED_KEYS = 10
-"""Up to so many keys classes are joined: there are 2^k joins."""
+"""With at most this many keys classes are joined: there are 2^k joins."""
 
 
 class Weighing(Parametric, abstract=True):

@@ -236,7 +236,7 @@ def _forest(features: Features, released: Batch, y: Numbers, k: int | None) -> P
 
 
 def _linear(features: Features, released: Batch, y: Numbers, k: int | None) -> Predict:
-    step = max(1, -(-len(y) // _ROWS))  # every so many records: enough for a few hundred coefficients
+    step = max(1, -(-len(y) // _ROWS))  # every step-th record: enough for a few hundred coefficients
     some, known = released.keep(np.arange(0, len(y), step)), y[::step]
     if k is None:
         level, slopes = kernels.regression.ridge(features.design(some), known, _PENALTY)
@@ -253,7 +253,7 @@ def _check_categories(mine: Batch, released: Batch, keys: Sequence[str]) -> None
 
 
 def _in_pieces(batch: Batch, predict: Predict) -> Numbers:
-    """Predict so many records at a time: the columns of a model take more room than the keys."""
+    """Predict in pieces of records: the columns of a model take more room than the keys."""
     ends = range(0, max(len(batch), 1), _ROWS)
     return np.concatenate([predict(batch.keep(np.arange(at, min(at + _ROWS, len(batch))))) for at in ends])
 

@@ -133,7 +133,7 @@ _SIDE = 210
 _FEW = 6
 """Largest number of different values that have a cell each."""
 _MOST = 4
-"""Pairs are made of at most so many parameters."""
+"""Largest number of parameters that pairs are made of."""
 
 
 def parameters_chart(

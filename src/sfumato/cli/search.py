@@ -65,7 +65,7 @@ class SearchOptions:
         metavar="PARAMETER=VALUES",
     )
     sequences: int = option(
-        "Also try sequences of the recipes, in every order, up to so many in a row.", default=1, min=1, max=4
+        "Also try sequences of the recipes, in every order, up to this number in a row.", default=1, min=1, max=4
     )
     maximise: str | None = option(
         "Which of several utilities to maximise. Without it, the smallest share of the unmasked file's.",

@@ -80,7 +80,7 @@ def number(value: float) -> float | str | None:
 
 
 def digits(value: float, count: int = 3) -> str:
-    """Return a number for people: so many digits, thousands apart, ∞ and – where there is none.
+    """Return a number for people: `count` significant digits, thousands apart, ∞ and – where there is none.
 
     >>> digits(5.0149), digits(11_093_000.0), digits(8.1e-15), digits(float("inf"))
     ('5.01', '11,100,000', '8.1e-15', '∞')

@@ -26,7 +26,7 @@ else:
     pc = LazyModule("pyarrow.compute")
 
 _MANY = 10_000
-"""Below so many records it does not matter how distinct values are kept."""
+"""With fewer records than this it does not matter how distinct values are kept."""
 _DAY = 86_400e6
 """Microseconds of a day."""
 

@@ -39,8 +39,9 @@ from sfumato.files import full_disk, private_folder, remove_private
 from sfumato.schema.attribute import RECORD_ID
 
 _ROWS = 2**17
+"""Largest number of records of a piece."""
 _CELLS = 2**22
-"""A piece has at most so many records, and so many values (32 MB of numbers)."""
+"""Largest number of values of a piece: 32 MB of numbers."""
 
 _ORDER = "__sfumato_order__"
 _KEEP_ORDER = {

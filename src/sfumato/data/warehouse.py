@@ -60,7 +60,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def _run(self, sql: str, most: int) -> pa.Table:
-        """Return at most so many rows of a query."""
+        """Return at most `most` rows of a query."""
 
     @abstractmethod
     def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> NDArray[np.float64]:

@@ -131,7 +131,7 @@ class Census:
 
 
 def census(households: int = 20_000, fraction: float = 0.05, seed: int = 1990) -> Census:
-    """Return a generated census of so many households, and a stratified sample of about `fraction` of them.
+    """Return a generated census of the given number of households, and a stratified sample of about `fraction` of them.
 
     Persons live in households (singles, couples, families, lone parents, three generations, shared flats) with ages that fit
     each other; households live in tracts of very different size, inside districts and regions. Education depends on the year

@@ -159,7 +159,7 @@ _SEPARATORS = ",;\t|"
 _SNIFFED = 1 << 19
 _BLOCK = 1 << 22
 _LONGEST = 1 << 26
-"""A header row has at most so many bytes."""
+"""Largest number of bytes of a header row."""
 
 
 @dataclass(frozen=True)
@@ -464,7 +464,7 @@ def _tables(path: Path, streamed: bool, *options: Any) -> Iterator[Iterator[pa.T
 
 
 def _from_record(tables: Iterator[pa.Table], first: int) -> Iterator[pa.Table]:
-    """Yield the tables without their first so many records."""
+    """Yield the tables without the first `first` records."""
     for table in tables:
         if first < table.num_rows or not first:
             yield table.slice(first)

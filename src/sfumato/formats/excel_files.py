@@ -26,7 +26,7 @@ _ROWS, _COLUMNS, _TEXT = 1_048_576, 16_384, 32_767
 _SPREAD = 2**22
 """A sheet of more cells than these has something in one of a hundred."""
 _UNPACKED = 2**32
-"""The parts of a workbook have at most so many bytes in all."""
+"""Largest number of bytes that the parts of a workbook have together."""
 _FIRST_DAY = datetime.date(1900, 3, 1)
 _CODED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")

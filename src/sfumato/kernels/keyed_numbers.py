@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 Compiled = TypeVar("Compiled")
 _FEW = 1_024
-"""A job of so many numbers is small."""
+"""A job of at most this many numbers is small."""
 _JOBS = 1_000
 """So many small jobs take about as long as loading numba with a kernel (0.4 s): who has done these will do more."""
 

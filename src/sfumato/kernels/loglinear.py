@@ -16,7 +16,7 @@ from sfumato.typing import Codes, Numbers, Whole
 
 
 def layout(levels: Sequence[int], margins: Sequence[tuple[int, ...]]) -> tuple[Whole, Whole, Whole]:
-    """Return `members` and `strides`, shape (g, m), and `starts`, shape (g + 1,), of margins over keys with so many levels.
+    """Return `members` and `strides`, shape (g, m), and `starts`, shape (g + 1,), of margins over keys with these numbers of levels.
 
     >>> members, strides, starts = layout([2, 3, 4], [(0, 1), (2,)])
     >>> starts.tolist()

@@ -311,7 +311,7 @@ def match(codes, parts, p, q, skipped, slots, group, found):  # type: ignore[no-
 
 @numba.njit(cache=True, nogil=True)
 def room(rows, keys):  # type: ignore[no-untyped-def]
-    """Return the arrays that `match` works in and writes to, for so many rows and keys."""
+    """Return the arrays that `match` works in and writes to, for these numbers of rows and keys."""
     size = 4
     while size < 2 * rows:
         size *= 2

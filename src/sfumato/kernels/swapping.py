@@ -46,7 +46,7 @@ def _drop(pool, place, i, begin, sizes, c):  # type: ignore[no-untyped-def]
 def pairs_of_different(
     queue: Integers, label: Integers, cell: Integers, pool: Integers, uniforms: NDArray[np.float64], pairs: int
 ) -> Integers:
-    """Return for each unit the one it is paired with, itself if none; at most so many pairs are made.
+    """Return for each unit the one it is paired with, itself if none; make at most `pairs` pairs.
 
     Units come in the order of `queue`. Each that is still free is paired with a free unit of the same class (`label`, from 0)
     whose `cell` (class and value, from 0) is another. `pool` holds all units class by class, in random order inside a class:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.typing import Codes, Numbers
 
 _MOST_BITS = 2**31
-"""Up to so many bits are kept, one for every candidate and set of columns: they save a look through all sets of a row."""
+"""Largest number of bits that are kept, one for every candidate and set of columns: they save a look through all sets of a row."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -189,7 +189,7 @@ def minimal_uniques(
 
 
 _MANY = 20
-"""From so many successes on both series end soon, whatever p."""
+"""From this number of successes on, both series end soon, whatever p."""
 
 
 @numba.njit(cache=True, nogil=True)

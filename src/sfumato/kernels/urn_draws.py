@@ -174,7 +174,7 @@ def all_but_one(series: Sequence[Series], counts: Sequence[int], top: int) -> li
 
 
 _SMALL = 64
-"""Urns with up to so many balls of a colour get their mean number drawn from the whole series."""
+"""Urns with at most this many balls of a colour get their mean number drawn from the whole series."""
 
 
 class Tilted(NamedTuple):

@@ -126,7 +126,7 @@ def against(measures: list[Measure], scenarios: Mapping[str, Snooper]) -> list[M
 
 
 _TOGETHER = 10
-"""From so many releases on, what is common to all recipes (the same resampled records) can be told from chance."""
+"""With at least this many releases, what is common to all recipes (the same resampled records) can be told from chance."""
 
 
 def non_dominated(risk: Numbers, utility: Numbers) -> Flags:

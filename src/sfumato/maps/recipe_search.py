@@ -68,7 +68,7 @@ def search(
     over
         Ranges for all recipes that have the parameter, instead of the usual ones.
     sequences
-        Also try sequences of the recipes, in every order, up to so many in a row.
+        Also try sequences of the recipes, in every order, up to this number in a row.
     snooper
         What the attacker knows, or several by name: then every risk has to hold against each of them.
     maximise
@@ -162,7 +162,7 @@ class _RecipeSearch:
         return self._result(confirmation, winner)
 
     def _stage(self, left: list[Family], records: int, number: int, scale: Mapping[int, float]) -> list[Family]:
-        """Look at every family that is left on so many records, and refine; return those that could be judged."""
+        """Look at every family that is left, on a part with `records` records, and refine; return those that could be judged."""
         whole = number == len(self.parts) - 1
         what = "the whole file" if whole else f"{records:,} records"
         self._begin(f"Looking at {len(left)} recipes on {what}", sum(self._planned(f, number) for f in left))

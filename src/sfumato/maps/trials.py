@@ -241,7 +241,7 @@ class Trials:
     _evaluators: dict[tuple[str, int], Evaluator] = field(default_factory=dict)
 
     def part(self, records: int) -> Microdata:
-        """Return a random part of the file with about so many records; whole households, where the schema names them."""
+        """Return a random part of the file with about `records` records; whole households, where the schema names them."""
         if records >= len(self.data):
             return self.data
         if records not in self._parts:

@@ -364,7 +364,7 @@ def _check_combinations(combinations: int | None, kind: Kind, problem: MaskingPr
         or not 1 <= combinations <= problem.white.rank
     ):
         raise ParameterError(
-            f"combinations must be a whole number from 1 to {problem.white.rank}: in so many dimensions the columns vary."
+            f"combinations must be a whole number from 1 to {problem.white.rank}: the columns vary in that number of dimensions."
         )
 
 

@@ -20,7 +20,7 @@ from sfumato.utility.estimators import survey_weights
 NOT_DATA = (Role.IDENTIFIER, Role.HOUSEHOLD, Role.WEIGHT)
 """Roles of columns that are no measurements."""
 ENOUGH = 10
-"""With so many records for each column, shrinkage = "auto" shrinks nothing."""
+"""With at least this many records for each column, shrinkage = "auto" shrinks nothing."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,7 +86,7 @@ class RandomMatrix:
 
     @classmethod
     def noise(cls, covariance: ArrayLike, rows: int) -> Self:
-        """Return normal noise of mean zero for so many records: independent between them, with this covariance within."""
+        """Return normal noise of mean zero for `rows` records: independent between them, with this covariance within."""
         within = square(covariance, "the covariance of the noise")
         whole: Numbers = np.array(np.kron(np.eye(rows), within), np.float64)
         return cls(np.zeros((rows, len(within))), whole, normal=True)

@@ -102,7 +102,7 @@ def certify(mask: Mask | Recipe, problem: MaskingProblem) -> Disclosure:
 def disclosed_beside(
     spy: InferentialDisclosure, B: Numbers | None, noise: Numbers | None, others: int = 0
 ) -> Disclosure:
-    """Return what M = XB + C discloses, released beside so many other attributes, the last ones of the spy's."""
+    """Return what M = XB + C discloses, released beside `others` other attributes, the last ones of the spy's."""
     p = spy.attributes - others
     b = np.eye(p) if B is None else B
     c = b.shape[1]
@@ -173,7 +173,7 @@ def best_projection(
     combinations: int | None = None,
     search: bool = True,
 ) -> Projected | None:
-    """Return the best projection; None if so many combinations cannot be released.
+    """Return the best projection; None if this number of combinations cannot be released.
 
     `multiplier` is that of the best release with noise (`keep_most`), `combinations` the number r - k to release, or as many as
     may be. For one target, and for the trace of several, the answer is exact: K spans the k smallest eigenvalues of H - λJ′J, for

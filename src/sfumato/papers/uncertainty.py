@@ -270,7 +270,7 @@ class _Posteriors:
 
 
 def _around(value: float, error: float, draws: float) -> SimulatedEstimate:
-    """Return a value with the interval of a standard error from so many draws, on the logarithm."""
+    """Return a value with the interval of a standard error from `draws` draws, on the logarithm."""
     from scipy.stats import t
 
     reach = math.exp(float(t.ppf(0.975, draws - 1)) * error / value) if value > 0 else 1.0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _EXACT = 20
-"""Up to so many distinct values are counted exactly; more are rounded to two digits."""
+"""Largest number of distinct values that are counted exactly; more are rounded to two digits."""
 
 _ROLES = (
     "Identifiers name a respondent and are always removed. Keys are what a snooper may know from elsewhere; confidential "

@@ -60,7 +60,7 @@ def what_rule() -> Any:
 
 @dataclass(frozen=True)
 class Excess:
-    """A rate of right answers among n targets, and the rate of a baseline: known, or estimated from so many others.
+    """A rate of right answers among n targets, and the rate of a baseline: known, or estimated from `n_baseline` people.
 
     >>> Excess(0.6, 100, 0.5).value
     0.2

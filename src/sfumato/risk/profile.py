@@ -365,7 +365,7 @@ class RiskProfile:
         return next((s for m, s in zip(self.measures, self.scores, strict=True) if m.name == name), None)
 
     def class_sizes(self) -> pd.DataFrame:
-        """Return how many records match so many records on the keys: columns matches, records, share."""
+        """Return the number of records by how many records match them on the keys: columns matches, records, share."""
         import pandas as pd
 
         f, sizes = self.classes.matches, self.classes.sizes

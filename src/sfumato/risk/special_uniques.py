@@ -258,7 +258,7 @@ class UnsafeCombinations(RiskMeasure):
     """The share of released records that have a rare combination of values of a few keys.
 
     Every set of up to `dimension` keys is tabulated; a combination of values is unsafe if at most `threshold` records match it,
-    or, weighted, at most so many persons by the estimate of the survey weights. With identification `levels` (1 the most
+    or, weighted, at most `threshold` persons by the estimate of the survey weights. With identification `levels` (1 the most
     identifying) the sets are those of μ-Argus: one key of level 1, one more of level 1 or 2, one more of level 1 to 3, and so on.
 
     Per record: in how many unsafe combinations it takes part. Per group: the share of records that are unsafe on a set of keys.

@@ -32,11 +32,11 @@ STATISTICS = ("mean", "standard deviation", "lower quartile", "median", "upper q
 QUARTILES = dict(zip(STATISTICS[2:5], (0.25, 0.5, 0.75), strict=True))
 MISSING = "missing"
 BINS = 5
-"""Numbers stand in two-way tables as so many groups of about equal size."""
+"""Number of groups of about equal size that numbers are put into for two-way tables."""
 PER_CELL = 5
-"""So many original records there are for each cell of a table."""
+"""A table has at least this many original records for each of its cells."""
 TABLED = 20
-"""At most so many columns make two-way tables."""
+"""Largest number of columns that make two-way tables."""
 
 
 @dataclass(frozen=True, eq=False)

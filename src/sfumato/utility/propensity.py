@@ -192,7 +192,7 @@ def _category(name: str, before: Codes, after: Codes, most: int) -> Feature:
 CATEGORIES = 60
 """Most categories of a column that a tree tells apart; the rarer ones are one, or two (see `feature_of`)."""
 LEAVES = 200
-"""A leaf holds at least one of so many parts of the records, and ten records."""
+"""A leaf holds at least the records divided by this number, and at least ten."""
 SURE = 20.0
 """A split stays if its χ² of one degree of freedom is this large, or that of a split below it: thousands are tried."""
 

@@ -74,7 +74,7 @@ def _path(hierarchy: Hierarchy, value: object) -> tuple[str, ...]:
 
 
 GRID = 200
-"""An interval is spread over so many numbers at most, equally far apart."""
+"""Largest number of equally spaced numbers that an interval is spread over."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from sfumato.typing import Flags, Numbers, Whole
 _NEAR = (300, 2000)
 """Numbers of quantities around a secret that are tried first, before all of them."""
 _CHEAP = 2.0
-"""A move among the nearest quantities is taken if it costs at most so many times its secret, or a usual quantity."""
+"""A move among the nearest quantities is taken if it costs at most this many times its secret or a typical quantity."""
 
 
 class Repair:
