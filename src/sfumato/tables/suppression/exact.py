@@ -82,7 +82,7 @@ class Exact:
         return None if shares is None else np.asarray(shares > 0.5)
 
     def _cheapest(self, relaxed: bool) -> Numbers | None:
-        """Return the cheapest shares that satisfy all cuts, 1 for hidden quantities; the solver breaks ties by the order of labels."""
+        """Return the cheapest shares that satisfy all cuts, 1 for hidden quantities; the solver breaks ties by order of labels."""
         import highspy
 
         p, open_ = self.problem, self._open
