@@ -37,6 +37,7 @@ from sfumato.data.engine import Reduction, RowFunction, Rows, SortKeys, SqlEngin
 from sfumato.errors import DataError, join_names, repeated
 from sfumato.files import full_disk, private_folder, remove_private
 from sfumato.schema.attribute import RECORD_ID
+from sfumato.schema.schema import Schema
 
 _ROWS = 2**17
 """Largest number of records of a piece."""
@@ -225,6 +226,11 @@ class DuckDBEngine(SqlEngine):
         schema = pa.schema([self._schema.field(n) for n in names])
         with closing(self.batches(names)) as batches:
             write_pieces((rows.to_arrow() for rows in batches), schema, path, form)
+
+    @override
+    def guess(self) -> Schema:
+        with plain_words():
+            return super().guess()
 
     def native(self) -> duckdb.DuckDBPyRelation:
         """Return a relation on the connection that the data came from, without the hidden ids."""

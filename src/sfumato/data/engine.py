@@ -26,6 +26,7 @@ from sfumato.data.columns import Column, Kind, kind_of, visible_only
 from sfumato.errors import DataError, unknown_name
 from sfumato.lazy import LazyModule
 from sfumato.schema.attribute import RECORD_ID, Attribute
+from sfumato.schema.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -207,6 +208,10 @@ class Engine(ABC):
     def native(self) -> Any:
         """Return a frame of the kind that came in, without the hidden ids."""
 
+    def guess(self) -> Schema:
+        """Return the schema that the columns look like, found where the data live."""
+        return Schema.guess(self.native())
+
     def check_columns(self, columns: Sequence[str]) -> list[str]:
         """Return the column names, each once, or refuse the first that is not in the data."""
         for name in columns:
@@ -318,6 +323,10 @@ class LocalEngine(Engine):
     def hold(self, rows: Rows) -> LocalEngine:
         """Return other records in memory, of the same kind of frame."""
         return LocalEngine(rows, self._to_native)
+
+    @override
+    def guess(self) -> Schema:
+        return Schema.guess(self.rows.to_arrow())
 
     def native(self) -> Any:
         """Return a frame of the kind that came in."""

@@ -194,7 +194,7 @@ class Microdata:
     def __init__(self, frame: Any, schema: Schema | None = None) -> None:
         engine = frame if isinstance(frame, Engine) else open_frame(frame)
         if schema is None:
-            schema = Schema.guess(_frame(engine))
+            schema = engine.guess()
         check_fit(schema, engine.kinds)
         self.engine: Engine = engine
         self.schema: Schema = schema
@@ -211,7 +211,7 @@ class Microdata:
         from sfumato.data.store import open_file
 
         opened, notes = open_file(path, engine=engine, **options)
-        guessed = Schema.guess(_frame(opened)) if schema is None else schema
+        guessed = opened.guess() if schema is None else schema
         for name, facts in notes.items() if schema is None else ():
             guessed = guessed.change(name, reason=guessed[name].reason, **facts)
         return cls(opened, guessed)
@@ -367,11 +367,6 @@ class _Bare(Mapping[str, Column]):
 
     def __len__(self) -> int:
         return len(self._columns)
-
-
-def _frame(engine: Engine) -> Any:
-    """Return a frame to look at: where the data live, or the Arrow columns that are in memory already."""
-    return engine.rows.to_arrow() if isinstance(engine, LocalEngine) else engine.native()
 
 
 def check_fit(schema: Schema, kinds: Mapping[str, Kind]) -> None:

@@ -35,6 +35,7 @@ from sfumato.data.spark_work import (
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.formats.contents import refuse_kinds
 from sfumato.schema.attribute import RECORD_ID
+from sfumato.schema.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -279,6 +280,11 @@ class SparkEngine(SqlEngine):
             else:
                 # Spark's own defaults escape quotes with a backslash and cut blanks off text
                 writer.csv(path, header=True, escape='"', ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False)
+
+    @override
+    def guess(self) -> Schema:
+        with plain_spark_words():
+            return super().guess()
 
     def native(self) -> DataFrame:
         """Return a Spark frame without the hidden ids."""

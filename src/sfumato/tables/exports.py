@@ -347,15 +347,22 @@ def read_json_stat(path: str | Path) -> ReadBack:
     import pandas as pd
 
     try:
-        document = parse_json(Path(path).read_text("utf-8-sig"))
-        data = document if "dimension" in document else next(iter(document.values()))
-        dimensions, (names, sizes) = data["dimension"], _axes(data)
-        labels = [_codes_read(dimensions[n]["category"]) for n in names]
-        if [len(c) for c in labels] != sizes:
-            raise ValueError("sizes")
-        metric = next((n for n in data.get("role", dimensions.get("role", {})).get("metric", ()) if n in names), None)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        rows, nested = _json_stat_cells(parse_json(Path(path).read_text("utf-8-sig")), path)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration, RecursionError, OverflowError):
         raise DataError(f"{path} is not a dataset of JSON-stat that can be read.") from None
+    if not rows:
+        raise DataError(f"{path} has no cells.")
+    return ReadBack(pd.DataFrame(rows), nested)
+
+
+def _json_stat_cells(document: Any, path: str | Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, str] | None]]:
+    """Return the cells of a dataset, and the label above each label; whatever is not as it should be raises any error."""
+    data = document if "dimension" in document else next(iter(document.values()))
+    dimensions, (names, sizes) = data["dimension"], _axes(data)
+    labels = [_codes_read(dimensions[n]["category"]) for n in names]
+    if [len(c) for c in labels] != sizes:
+        raise ValueError("sizes")
+    metric = next((n for n in data.get("role", dimensions.get("role", {})).get("metric", ()) if n in names), None)
     measures = labels[names.index(metric)] if metric is not None else []
     extra = [m for m in measures[1:] if not m.startswith("variance")]
     if extra or len(measures) > 2:
@@ -377,10 +384,7 @@ def read_json_stat(path: str | Path) -> ReadBack:
             continue
         status = "suppressed" if value is None else "changed" if flag in changed else ""
         rows[key] = {**{names[i]: cell[i] for i in kept}, "value": value, "status": status}
-    if not rows:
-        raise DataError(f"{path} has no cells.")
-    nested = {names[i]: _parents(dimensions[names[i]]["category"].get("child")) for i in kept}
-    return ReadBack(pd.DataFrame(list(rows.values())), nested)
+    return list(rows.values()), {names[i]: _parents(dimensions[names[i]]["category"].get("child")) for i in kept}
 
 
 def read_sdmx_csv(path: str | Path) -> ReadBack:
@@ -395,6 +399,8 @@ def read_sdmx_csv(path: str | Path) -> ReadBack:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError):
         raise DataError(f"{path} cannot be read as SDMX-CSV.") from None
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes surplus cells for labels of rows
+        raise DataError(f"{path} is not SDMX-CSV: it has lines with more cells than the first line names.")
     heads = list(frame.columns)
     if "OBS_VALUE" not in heads or not heads or heads[0] not in ("STRUCTURE", "DATAFLOW"):
         raise DataError(f"{path} is not SDMX-CSV: it needs the columns STRUCTURE (or DATAFLOW) and OBS_VALUE.")
