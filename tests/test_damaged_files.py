@@ -71,12 +71,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "day": pd.date_range("2020-01-01", periods=40), "income": g.lognormal(8, 1, 40).round(2),
     })  # fmt: skip
     frame.loc[3, "income"] = np.nan
-    for name, options in (
-        ("d.csv", {}),
-        ("latin.csv", {"encoding": "latin-1", "sep": ";"}),
-        ("wide.csv", {"encoding": "utf-16"}),
-    ):
-        frame.to_csv(folder / name, index=False, **options)
+    frame.to_csv(folder / "d.csv", index=False)
+    frame.to_csv(folder / "latin.csv", index=False, encoding="latin-1", sep=";")
+    frame.to_csv(folder / "wide.csv", index=False, encoding="utf-16")
     data = Microdata(frame)
     for name in ("d.parquet", "d.arrow", "d.dta", "d.sav", "d.xlsx"):
         data.write(folder / name)
@@ -84,7 +81,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     (folder / "schema.toml").write_text(data.schema.to_toml())
     (folder / "recipe.toml").write_text(
-        (IndependentNoise(["income"], lambda2=0.1) >> Recode({"age": [30, 60]}) >> PRAM(["sex"], pd=0.8)).to_toml()
+        (IndependentNoise(("income",), lambda2=0.1) >> Recode({"age": [30, 60]}) >> PRAM(("sex",), pd=0.8)).to_toml()
     )
     table = Table.of(data, "sex * region", "income", missing="leave out")
     published = Suppression(rules=PPercent(10)).protect(table, Draws(1))
@@ -103,7 +100,8 @@ def microdata(engine: str = "memory") -> Callable[[Path], object]:
 READERS: dict[str, Callable[[Path], object]] = {
     "d.csv": microdata(), "latin.csv": microdata(), "wide.csv": microdata(), "d.parquet": microdata(), "d.arrow": microdata(),
     "d.dta": microdata(), "d.sav": microdata(), "d.xlsx": microdata(), "duckdb d.csv": microdata("duckdb"),
-    "duckdb d.parquet": microdata("duckdb"), "t.tab": read_argus_table, "t.rda": lambda path: read_argus_table(path.parent / "t.tab", path),
+    "duckdb d.parquet": microdata("duckdb"), "t.tab": read_argus_table,
+    "t.rda": lambda path: read_argus_table(path.parent / "t.tab", path),
     "t.arb": run_argus_batch, "t.hst": lambda path: read_argus_a_priori(path, read_argus_table(path.parent / "t.tab")[0]),
     "t.hrc": read_argus_hierarchy, "t.grc": read_argus_recoding,
     "m.asc": lambda path: read_argus_microdata(path, path.parent / "m.rda"),
@@ -141,7 +139,8 @@ def damaged(raw: bytes, rng: random.Random) -> bytes:
 def test_a_damaged_file_is_read_or_refused_in_a_sentence(name: str, sound: Path, tmp_path: Path) -> None:
     for file in sound.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    path, rng, refused = tmp_path / name.split()[-1], random.Random(f"damaged {name}"), 0
+    path, rng = tmp_path / name.split()[-1], random.Random(f"damaged {name}")
+    refusals = []
     if name not in ("latin.csv", "t.grc"):  # they need an option, or are for other codes
         READERS[name](path)
     raw = path.read_bytes()
@@ -150,10 +149,9 @@ def test_a_damaged_file_is_read_or_refused_in_a_sentence(name: str, sound: Path,
         try:
             READERS[name](path)
         except SfumatoError as error:
-            refused += 1
-            assert str(error).endswith((".", "?")), error
-            assert " " in str(error)
-    assert refused > 0
+            refusals.append(str(error))
+    assert refusals
+    assert [said for said in refusals if " " not in said or not said.endswith((".", "?"))] == []
 
 
 @pytest.mark.parametrize("name", ["d.csv", "latin.csv", "d.parquet", "d.arrow", "d.dta", "d.xlsx"])
