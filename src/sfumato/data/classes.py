@@ -65,14 +65,19 @@ class Classes:
             raise ParameterError("these classes were counted without survey weights.")
         return self.matching(self.weights)
 
-    def matching(self, amounts: NDArray[Any]) -> Numbers:
-        """Return for each class the sum of an amount per class over all classes that match it, shape (c,)."""
+    def matching(self, amounts: NDArray[Any], alpha: float = 1.0) -> Numbers:
+        """Return for each class the sum of an amount per class over all classes that match it, shape (c,).
+
+        Of another class with a missing key only the share `alpha` counts.
+        """
         amounts = np.asarray(amounts, np.float64)
         if self.rule != "wildcard" or not any((codes < 0).any() for codes in self.codes):
             return amounts
         from sfumato.kernels.matching import wildcard_sums
 
-        return wildcard_sums(np.column_stack(self.codes), amounts[:, None])[:, 0]
+        codes = np.column_stack(self.codes)
+        lost = np.where((codes < 0).any(axis=1), (1 - alpha) * amounts, 0.0)
+        return wildcard_sums(codes, (amounts - lost)[:, None])[:, 0] + lost
 
     def per_record(self, values: NDArray[Any]) -> Numbers:
         """Spread values of the classes over the records, shape (n,); NaN for a record that the rule leaves out."""
