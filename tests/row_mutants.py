@@ -217,12 +217,8 @@ def place(dotted: str) -> tuple[str, int, int]:
             found = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError:
             continue
-        owner: object = None
         for name in parts[cut:]:
-            owner, found = (
-                found,
-                inspect.getattr_static(found, name) if inspect.isclass(found) else getattr(found, name),
-            )
+            found = inspect.getattr_static(found, name) if inspect.isclass(found) else getattr(found, name)
         break
     for attribute in ("fget", "func", "__func__", "py_func"):
         found = getattr(found, attribute, None) or found
