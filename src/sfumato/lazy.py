@@ -7,7 +7,9 @@ import importlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["LazyModule", "lazy_names", "pd"]
 
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -62,3 +64,9 @@ class LazyModule:
         value = getattr(importlib.import_module(self._module), name)
         setattr(self, name, value)
         return value
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = LazyModule("pandas")

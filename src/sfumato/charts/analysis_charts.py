@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import altair as alt
 import numpy as np
@@ -12,10 +11,7 @@ from numpy.typing import NDArray
 from sfumato.charts import theme
 from sfumato.charts.scales import Axis
 from sfumato.charts.theme import INK, SERIES, SIZE, SOFT, UTILITY_SHADES, WIDTH, text_width, themed
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from sfumato.lazy import pd
 
 _HIGH, _ROW = 150, 26
 _MANY = 400

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
@@ -16,11 +16,8 @@ from sfumato.charts import theme
 from sfumato.charts.captions import short, symbol
 from sfumato.charts.theme import SERIES, SHAPES, colour_of, shape_of, text_width
 from sfumato.errors import ParameterError, unknown_name
+from sfumato.lazy import pd
 from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Limits = float | Mapping[str, float] | None
 
@@ -389,8 +386,6 @@ class MapData:
 
 def unmasked_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame in which the unmasked file has rows of its own, from one with a column `unmasked` for utilities."""
-    import pandas as pd
-
     points = frame.assign(masked=True)
     if "unmasked" not in frame:
         return points

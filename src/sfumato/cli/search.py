@@ -25,10 +25,9 @@ from sfumato.cli.options import (
     snooper_field,
 )
 from sfumato.cli.parse import axes, recipes_of, risk_measure, snoopers_of, thresholds, utility_of
+from sfumato.lazy import pd
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sfumato.contract.mask import Recipe
     from sfumato.contract.measure import Measure
     from sfumato.contract.snooper import Snooper

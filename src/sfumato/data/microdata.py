@@ -20,6 +20,7 @@ from sfumato.data.engine import Engine, LocalEngine, Rows
 from sfumato.data.store import open_frame
 from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, unknown_name
 from sfumato.kernels.moments import Moments, centred_products, first_pass
+from sfumato.lazy import pd
 from sfumato.schema.attribute import Attribute, Level
 from sfumato.schema.schema import Schema
 from sfumato.typing import Coded, Numbers
@@ -235,8 +236,6 @@ class Microdata:
 
     def _repr_html_(self) -> str:
         """Return the columns as a table for a notebook: what they mean, and no value of theirs."""
-        import pandas as pd
-
         rows = [
             {
                 "column": a.name,

@@ -8,6 +8,7 @@ import numpy as np
 
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError
+from sfumato.lazy import pd
 from sfumato.schema.attribute import Attribute, Role, Scale
 from sfumato.schema.schema import Schema
 
@@ -44,8 +45,6 @@ def survey20k(n: int = 20_000, seed: int = 2009) -> Microdata:
     """
     if n < 100:
         raise ParameterError("the survey needs at least 100 records: one of them is the planted target.")
-    import pandas as pd
-
     rng = np.random.default_rng(seed)
     share = 1 / np.arange(1, len(STATES) + 1)
     state = rng.choice(len(STATES), n, p=share / share.sum())

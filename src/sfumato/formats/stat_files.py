@@ -15,7 +15,7 @@ import numpy as np
 
 from sfumato.errors import DataError, ParameterError, join_names, missing_extra, repeated
 from sfumato.formats.contents import FileContents, code_text, plain, refuse_kinds
-from sfumato.lazy import LazyModule
+from sfumato.lazy import LazyModule, pd
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -442,8 +442,6 @@ def stat_writer(contents: FileContents, form: str) -> Callable[[Path], None]:
     refuse_kinds(table, limits.program)
     check_names_for(table.column_names, limits)
     check_labels_for(contents, limits)
-    import pandas as pd
-
     columns: dict[str, Any] = {}
     formats: dict[str, str] = {}
     for name in table.column_names:
@@ -492,7 +490,6 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
 
 def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
     """Return a column as pyreadstat takes it, and its display format ("" for the program's own choice)."""
-    import pandas as pd
     import pyarrow.types as t
 
     kind = column.type
@@ -518,8 +515,6 @@ def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, st
 
 
 def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
-    import pandas as pd
-
     ends = [end or 0 for end in pc.min_max(column).as_py().values()]
     width = max(8, *(len(str(end)) for end in ends))
     if limits.program == "Stata" and _STATA_LONG[0] <= ends[0] and ends[1] <= _STATA_LONG[1]:

@@ -22,6 +22,7 @@ from sfumato.contract.score import Score, Section, Side, number
 from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, RecipeError, unknown_name
+from sfumato.lazy import pd
 from sfumato.maps.choice import (
     Choice,
     ChoiceTask,
@@ -41,7 +42,6 @@ from sfumato.utility.estimator_utility import EstimatorUtility
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,8 +294,6 @@ class RUMap:
         interval from `low` to `high`; and `limit`, what is held against a threshold. The frame of a search has more: see
         `search`.
         """
-        import pandas as pd
-
         return pd.DataFrame(self.rows)
 
     def frontier(self, risk: str | None = None, utility: str | None = None) -> pd.DataFrame:
@@ -304,8 +302,6 @@ class RUMap:
         The frontier of a search has intervals, and the probability that no other point beats a point: points that are beaten
         by the estimates, but may not be in truth (probability above 0.05), are in it.
         """
-        import pandas as pd
-
         rows = self.subject.frontier(self, risk, utility)
         return pd.DataFrame(rows).sort_values("risk", ignore_index=True) if rows else pd.DataFrame()
 
@@ -396,8 +392,6 @@ class RUMap:
 
         With `baseline`, a column of that name holds what each measure is for the baseline.
         """
-        import pandas as pd
-
         frame = pd.DataFrame([row for row in self.rows if row["masked"]])
         if baseline:
             whole = [self.unmasked(i) for i in range(len(self.measures))]
@@ -412,8 +406,6 @@ class RUMap:
 
     def _repr_html_(self) -> str:
         """Return the points as a table for a notebook, a row each, the first and the last of many."""
-        import pandas as pd
-
         rows = [
             {
                 self.subject.noun: p.family,
@@ -718,8 +710,6 @@ class Overlay:
 
     def frame(self) -> pd.DataFrame:
         """Return the maps as one tidy frame; the column `map` says which."""
-        import pandas as pd
-
         return pd.concat([m.frame().assign(map=name) for name, m in self.maps.items()], ignore_index=True)
 
     def chart(self, max_risk: float | None = None, chosen: Mapping[str, Any] | None = None) -> alt.TopLevelMixin:

@@ -14,6 +14,7 @@ from sfumato.contract.mask import Mask, Recipe
 from sfumato.contract.release import Release
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.lazy import pd
 from sfumato.papers.conditional import omega
 from sfumato.papers.file_covariance import file_covariance, measurements, shrunk
 from sfumato.papers.inferential import InferentialDisclosure
@@ -33,7 +34,6 @@ from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 DROPPING = "dropping columns"
 MOST = 10
@@ -408,8 +408,6 @@ def mask_tradeoff(
 
     Where a mask can only come near its best, its limit is given. Without `taus`, forty values up to what X itself explains.
     """
-    import pandas as pd
-
     problem = problem_of(source, targets, 1.0, columns, functional, relative, importance, shrinkage, weighted)
     if taus is None:
         taus = np.linspace(0, problem.unmasked, 41)[1:].tolist()

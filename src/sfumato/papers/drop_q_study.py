@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,9 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.snooper import wilson
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.kernels.urn_draws import guess_scores, largest_chances, work
+from sfumato.lazy import pd
 from sfumato.mas.drop_q import CellTable, Drop, DropQ, at_least_one, least_success_probability, smallest_q, whole_q
 from sfumato.typing import Numbers, Whole
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def text_table(columns: Mapping[str, Sequence[str]]) -> list[str]:
@@ -276,8 +274,6 @@ class DropEvaluation:
 
     def frame(self) -> pd.DataFrame:
         """Return one row for each variant, with intervals where a number was simulated."""
-        import pandas as pd
-
         out = []
         for row in self.rows:
             line: dict[str, Any] = {"drop": row.label, "expected": row.expected, "approximate": row.approximate}

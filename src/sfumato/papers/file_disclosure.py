@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +14,7 @@ from sfumato.contract.matrix import MatrixForm
 from sfumato.data.columns import Kind
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, ParameterError
+from sfumato.lazy import pd
 from sfumato.papers.conditional import (
     RuleVerdict,
     check_functional,
@@ -27,9 +27,6 @@ from sfumato.papers.conditional import (
 from sfumato.papers.exchangeable import ExchangeableRecords, SeenFile, SeenMask, see
 from sfumato.papers.file_covariance import file_covariance, shrunk
 from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _PIECE = 4_096
 
@@ -87,8 +84,6 @@ class InferentialRisk:
 
         For the record of which most is explained; `mean_share` is over all records.
         """
-        import pandas as pd
-
         shares, sd = self.shares, np.sqrt(np.diag(self.prior))
         return pd.DataFrame(
             {

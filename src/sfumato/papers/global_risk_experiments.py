@@ -16,6 +16,7 @@ from sfumato.contract.snooper import Snooper
 from sfumato.data.classes import classes_of
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError, unknown_name
+from sfumato.lazy import pd
 from sfumato.masks.noise import IndependentNoise
 from sfumato.masks.rare_categories import ChangeRare, RecodeRare
 from sfumato.risk.classification import EqualWeights, crossed
@@ -24,7 +25,6 @@ from sfumato.schema.attribute import Scale
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 NOISE = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -84,8 +84,6 @@ def key_experiments(
     >>> found.frame()["experiment"].unique().tolist()
     ['noise on age', 'sex changed', 'zip recoded']
     """
-    import pandas as pd
-
     files = {f"{len(data):,} records": data} if isinstance(data, Microdata) else dict(data)
     if not files:
         raise ParameterError("give at least one file.")
@@ -186,8 +184,6 @@ def masking_floors(data: Microdata, snooper: Snooper | None = None) -> pd.DataFr
     is the one where masking can achieve most. The paper advises to start with the key that has most values; that is often the
     one, and not always. Columns: key, values (how many different ones), floor, fall (from the risk of the unmasked file).
     """
-    import pandas as pd
-
     outcome = Release(data, (data,))
     found = crossed(outcome, snooper or Snooper(), "wildcard")
     subsets = key_subsets(found, key_changes(outcome, found, {}), EqualWeights())

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
+from sfumato.lazy import pd
 from sfumato.papers.conditional import (
     ROUNDING,
     SLACK,
@@ -27,7 +28,6 @@ from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 # The bivariate illustration of the matrix-masking paper (section V), solved in closed form on the projective line.
 
@@ -245,8 +245,6 @@ class ReleaseRegion:
         names: tuple[str, str] = ("first attribute", "second attribute"),
     ) -> RegionPicture:
         """Return the region of two attributes as outlines, and cases to mark in it, on the scale of correlations."""
-        import pandas as pd
-
         if not cases:
             raise ParameterError(
                 "picture needs at least one case to mark: a name, and the covariances with the target."

@@ -12,6 +12,7 @@ from sfumato.contract.release import Release
 from sfumato.contract.score import Figure, Score, Section, Side, TextTable, digits
 from sfumato.contract.snooper import Snooper
 from sfumato.errors import SfumatoError
+from sfumato.lazy import pd
 from sfumato.reports.checks import FEWEST, LEARNED, Checked, parts_of, sort_of, sorts_of
 from sfumato.reports.sections import SearchFindings
 from sfumato.schema.attribute import Role
@@ -160,7 +161,6 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
     rows = [row for c in measured if (row := _row(release, c)) is not None]
     if not rows:
         return []
-    import pandas as pd
 
     from sfumato.charts.map_data import unmasked_rows
     from sfumato.charts.measures import measures_chart

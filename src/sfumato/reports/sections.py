@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +21,11 @@ from sfumato.data.columns import Kind
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.files import parse_json
+from sfumato.lazy import pd
 from sfumato.maps.choice import named
 from sfumato.maps.rumap import RUMap
 from sfumato.schema.attribute import Attribute, Role
 from sfumato.version import VERSION
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _EXACT = 20
 """Largest number of distinct values that are counted exactly; more are rounded to two digits."""
@@ -312,8 +309,6 @@ def secret_steps(recipe: Recipe) -> set[str]:
 
 
 def _frame(rows: list[Mapping[str, Any]]) -> pd.DataFrame:
-    import pandas as pd
-
     frame = pd.DataFrame(rows).rename(columns={"recipe": "settings"})
     for name in (n for n in _NUMBERS if n in frame):
         frame[name] = [math.nan if v is None else float(v) for v in frame[name]]

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,11 @@ from sfumato.contract.score import Score, digits
 from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.lazy import pd
 from sfumato.risk.classification import Crossed, EqualWeights, PowerWeights, UniqueWeights, WeightMatrix, crossed
 from sfumato.risk.key_changes import KeyChange, WeakRule, key_change
 from sfumato.risk.keys import RiskMeasure
 from sfumato.schema import Scale, Schema
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # A subset S of the keys has the value Π(1 - icf_k) · base(S): keys that were changed cost a factor each, and make classes smaller.
 
@@ -337,8 +335,6 @@ def subset_risks(
 
     `kept` is Π(1 - icf_k). Without `weights`, DR_W is that of PowerWeights(). `missing` and `weak_changes` are as in GlobalRisk.
     """
-    import pandas as pd
-
     outcome.check_aligned("the risk of each subset of the keys")
     found = crossed(outcome, snooper or Snooper(), missing)
     if len(found.names) > _MOST_LISTED:

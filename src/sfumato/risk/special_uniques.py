@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,12 @@ from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, count_of, unknown_name
+from sfumato.lazy import pd
 from sfumato.risk.keys import RiskMeasure, check_sets, named, of_original, released_classes, set_counts, sets_of
 from sfumato.risk.population_uniques import fraction_parameter, fraction_source, frequencies_of, sampling_fraction
 from sfumato.risk.unique_matches import outside, outside_interval
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Points = Literal["elliot", "ihsn"]
 
@@ -188,8 +186,6 @@ class SUDA(RiskMeasure):
 
         The rows of a key add up to the key's own share. For the custodian's eyes: it names values that single people out.
         """
-        import pandas as pd
-
         special = self.special_uniques(outcome, snooper)
         widths = snooper.precision if snooper is not None else {}
         total, rows = special.scores.sum(), []

@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from sfumato.errors import SchemaError, join_names, unknown_name
 from sfumato.files import whole_file
+from sfumato.lazy import pd
 from sfumato.typing import Objects
 
 ROOT = "*"
@@ -217,15 +218,11 @@ def _plain(value: object) -> object:
 
 
 def _is_missing(value: object) -> bool:
-    import pandas as pd
-
     return value is None or value is pd.NA or value is pd.NaT or bool(value != value)  # NaN differs from itself
 
 
 def _factorise(values: Iterable[object]) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return a code per value (-1 for missing), and the distinct values as objects that codes point into."""
-    import pandas as pd
-
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise SchemaError("give a list or a column of values; for a single value use `path`.")
     # a plain list goes in as objects: numpy would turn [1.0, "a"] into the text "1.0"

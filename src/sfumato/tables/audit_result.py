@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sfumato.contract.score import Section
 from sfumato.contract.score import TextTable as Grid
 from sfumato.errors import ParameterError, count_of, plural
+from sfumato.lazy import pd
 from sfumato.tables.attacker import Insider
 from sfumato.tables.cells import Cells, Status
 from sfumato.tables.certificates import Certificate, PublishedSum, bound, equation
@@ -21,8 +22,6 @@ from sfumato.tables.sensitivity import Sensitivity
 from sfumato.typing import Flags, Numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sfumato.tables.rta.posterior_audit import PairAudit
 
 _LISTED, EXPLAINED = 10, 20
@@ -254,8 +253,6 @@ class Audit:
 
     def frame(self, custodian: bool = False) -> pd.DataFrame:
         """Return every cell with its interval and verdict; `custodian` adds true values and the required levels."""
-        import pandas as pd
-
         cells = self.published.cells
         why: dict[int, str] = {}
         for found in self.certificates:

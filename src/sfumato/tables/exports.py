@@ -19,11 +19,10 @@ from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.files import parse_json, publishing, whole_file
+from sfumato.lazy import pd
 from sfumato.tables.cells import TOTAL, Cells, Status
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sfumato.tables.published import PublishedTable
 
 
@@ -344,8 +343,6 @@ def read_json_stat(path: str | Path) -> ReadBack:
 
     A null with a status is a figure that is not published; one without is no cell. Dimensions of one label are left out.
     """
-    import pandas as pd
-
     try:
         rows, nested = _json_stat_cells(parse_json(Path(path).read_text("utf-8-sig")), path)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration, RecursionError, OverflowError):
@@ -393,8 +390,6 @@ def read_sdmx_csv(path: str | Path) -> ReadBack:
     A value is not published where it is empty, or confidential by CONF_STATUS. OBS_STATUS E means that a value was changed if
     there are variances or quality codes; otherwise an estimate is a figure like others.
     """
-    import pandas as pd
-
     try:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError):

@@ -19,6 +19,7 @@ from sfumato.contract.draws import Draws, check_draws
 from sfumato.contract.mask import Method
 from sfumato.contract.release import Guarantee
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.lazy import pd
 from sfumato.schema.hierarchy import Hierarchy, label_of
 from sfumato.tables.cells import TOTAL, Cells, Status
 from sfumato.tables.common_refinement import crossed, cut, finest, keys_above, overlapping
@@ -29,8 +30,6 @@ from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pandas as pd
 
     from sfumato.tables.rta.publication import Record
 
@@ -254,8 +253,6 @@ class PublishedTable:
 
     def frame(self) -> pd.DataFrame:
         """Return what may be published: labels, values, the status of each cell, variances and quality codes."""
-        import pandas as pd
-
         named: dict[str, Any] = {d: self.cells.labels[:, i] for i, d in enumerate(self.cells.dimensions)}
         if any(name in named for name in ("value", "status", "variance", "quality")):
             raise DataError("a dimension is called value, status, variance or quality. Rename it before publishing.")

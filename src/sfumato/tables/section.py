@@ -13,6 +13,7 @@ from sfumato.contract.parameters import Parametric
 from sfumato.contract.score import Figure, Section, Side, digits
 from sfumato.contract.score import TextTable as Grid
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
+from sfumato.lazy import pd
 from sfumato.tables.cells import TOTAL, Status
 from sfumato.tables.measures import TableMeasure
 from sfumato.tables.published import Protection, PublishedTable
@@ -21,7 +22,6 @@ from sfumato.tables.sensitivity import SensitivityRule
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
     from sfumato.tables.audit_result import Audit
 
@@ -40,7 +40,6 @@ def heatmap_frame(
     The other dimensions are at their total. With `public`, it has only what the published table shows: not which cells were
     unsafe, and not how far a value is from the original.
     """
-    import pandas as pd
 
     from sfumato.charts.table_charts import EMPTY, HIDDEN, PRIMARY, SECONDARY, SHOWN, band_of
 
@@ -99,8 +98,6 @@ def heatmap(
 
 def change_frame(published: PublishedTable, most: int = _CELLS) -> pd.DataFrame:
     """Return cells before and after: those that changed most as a share of their value, or are not published; confidential."""
-    import pandas as pd
-
     before = published.source("comparing before and after").value
     low, high = (side.copy() for side in attacker_intervals(published))
     if (noise := noise_variance(published)) is not None:

@@ -13,6 +13,7 @@ from sfumato.contract import Release
 from sfumato.contract.score import Figure, Section, TextTable, digits, number
 from sfumato.data import Kind
 from sfumato.errors import NotApplicable, ParameterError, join_names, plural
+from sfumato.lazy import pd
 from sfumato.schema.hierarchy import label_of
 from sfumato.typing import Numbers
 from sfumato.utility.before_after import Files, correlations, distributions, statistics, tables
@@ -21,7 +22,6 @@ from sfumato.utility.estimators import survey_weights
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 NOTHING = 1e-9
 """Less is the computer's rounding."""
@@ -148,8 +148,6 @@ class ReleaseSummary:
 
     def frame(self) -> pd.DataFrame:
         """Return all figures, one in a row: section, column, other, figure, before, after, difference."""
-        import pandas as pd
-
         distance = self.tables.rename(columns={"distance": "difference"}).assign(figure="distance", before=0.0)
         parts = (
             ("statistics", self.statistics.rename(columns={"statistic": "figure"}).assign(other="")),

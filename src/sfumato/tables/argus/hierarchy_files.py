@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, join_names, plural
+from sfumato.lazy import pd
 from sfumato.schema.hierarchy import TreeHierarchy
 from sfumato.tables.cells import TOTAL
 
@@ -92,8 +93,6 @@ def split(text: str, separator: str, what: str) -> Lines:
 
 def numbers(fields: Sequence[str], name: str, what: str, lines: Sequence[int]) -> NDArray[np.float64]:
     """Return fields as numbers, with a point or a comma before the decimals; NaN where there is nothing."""
-    import pandas as pd
-
     found = pd.to_numeric(pd.Series(fields, dtype=object), errors="coerce").to_numpy(np.float64).copy()
     wrong = []
     for i in np.flatnonzero(np.isnan(found)).tolist():
