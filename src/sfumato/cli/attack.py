@@ -28,8 +28,7 @@ from sfumato.files import private
 
 if TYPE_CHECKING:
     from sfumato.data.microdata import Microdata
-    from sfumato.maps.choice import Choice
-    from sfumato.maps.rumap import RUMap
+    from sfumato.maps import Choice, RUMap
     from sfumato.mas.attacks.base import Outcome, PolicyAttack
     from sfumato.mas.attacks.bench import Bench
     from sfumato.mas.attacks.reference_workload import Honest, HonestUsers

@@ -30,12 +30,7 @@ from sfumato.errors import DataError, did_you_mean, join_names, unknown_name
 from sfumato.files import write_text
 
 if TYPE_CHECKING:
-    from sfumato.tables.audit_result import Audit
-    from sfumato.tables.cells import Cells
-    from sfumato.tables.exports import ReadBack
-    from sfumato.tables.published import PublishedTable
-    from sfumato.tables.rta.priors import Prior
-    from sfumato.tables.table import Table
+    from sfumato.tables import Audit, Cells, Prior, PublishedTable, ReadBack, Table
 
 ORIGINAL = "If you hold the records"
 original_field = partial(option, rich_help_panel=ORIGINAL)

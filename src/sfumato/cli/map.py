@@ -31,8 +31,7 @@ from sfumato.cli.parse import grid, risk_measure, thresholds, utility_of
 if TYPE_CHECKING:
     from sfumato.contract.score import Score
     from sfumato.data.microdata import Microdata
-    from sfumato.maps.choice import Choice
-    from sfumato.maps.rumap import RUMap
+    from sfumato.maps import Choice, RUMap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +117,7 @@ def _draw(
         tell("Drawing", 0, 0)
         save_chart(m.chart(limits or None, choice), options.chart)
     if options.out is not None:
-        from sfumato.reports.report import Report
-        from sfumato.reports.sections import data_section
+        from sfumato.reports import Report, data_section
 
         tell("Writing the report", 0, 0)
         title = f"R-U map of {options.file.name}"

@@ -12,24 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.cli.console import Misuse
 from sfumato.cli.listing import risk_measures, utility_measures
-from sfumato.contract.mask import Recipe
-from sfumato.contract.parameters import find
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Recipe, Snooper, find
 from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names, unknown_name
 from sfumato.maps.rumap import DEFAULT_GRID
 from sfumato.toml import parse
-from sfumato.utility.estimator_utility import EstimatorUtility
-from sfumato.utility.estimators import Formula, Mean, MeanCombination
+from sfumato.utility import EstimatorUtility, Formula, Mean, MeanCombination
 
 if TYPE_CHECKING:
     from sfumato.cli.console import Screen
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.parameters import Parameter, Parametric
+    from sfumato.contract import Measure, Parameter, Parametric
     from sfumato.data.microdata import Microdata
     from sfumato.schema.hierarchy import Hierarchy
-    from sfumato.tables.published import Protection
-    from sfumato.tables.sensitivity import APriori
-    from sfumato.tables.table import Table
+    from sfumato.tables import APriori, Protection, Table
     from sfumato.utility.estimators import Estimator
 
 T = TypeVar("T")

@@ -27,8 +27,7 @@ from sfumato.contract.mask import Recipe
 from sfumato.errors import ParameterError, RecipeError, join_names
 
 if TYPE_CHECKING:
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.release import Release
+    from sfumato.contract import Measure, Release
     from sfumato.reports.checks import Check
 
 
@@ -72,9 +71,8 @@ def report(options: ReportOptions) -> None:
     examined. With --publishable it leaves out what could help an attacker. If a check fails, the exit code is 3.
     """
     from sfumato.maps.defaults import default_risks, default_utilities
-    from sfumato.reports.board import board_report
+    from sfumato.reports import Check, board_report
     from sfumato.reports.board_sections import verdict
-    from sfumato.reports.checks import Check
     from sfumato.reports.sections import SearchFindings
 
     screen, out, original = options.output.screen(), options.out, options.original

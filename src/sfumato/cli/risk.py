@@ -28,9 +28,7 @@ from sfumato.data.columns import Kind
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
 
 if TYPE_CHECKING:
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.score import Score
-    from sfumato.contract.snooper import Snooper
+    from sfumato.contract import Measure, Score, Snooper
     from sfumato.risk.profile import RiskProfile
 
 

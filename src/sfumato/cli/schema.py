@@ -10,8 +10,7 @@ import typer
 from sfumato.cli.console import quoted
 from sfumato.cli.files import load_guessed, refuse_absent, refuse_existing
 from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, reading_option
-from sfumato.schema.attribute import Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Role, Schema
 
 
 @expand_options

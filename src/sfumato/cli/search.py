@@ -28,9 +28,7 @@ from sfumato.cli.parse import axes, recipes_of, risk_measure, snoopers_of, thres
 from sfumato.lazy import pd
 
 if TYPE_CHECKING:
-    from sfumato.contract.mask import Recipe
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.snooper import Snooper
+    from sfumato.contract import Measure, Recipe, Snooper
     from sfumato.data.microdata import Microdata
     from sfumato.maps.rumap import RUMap
 

@@ -17,10 +17,7 @@ from sfumato.contract.draws import Draws
 from sfumato.errors import DataError
 
 if TYPE_CHECKING:
-    from sfumato.tables.argus.batch import ArgusJob
-    from sfumato.tables.published import Protection, PublishedTable
-    from sfumato.tables.rta.publication import Record
-    from sfumato.tables.table import Table
+    from sfumato.tables import ArgusJob, Protection, PublishedTable, Record, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +153,7 @@ class Secrets:
 
         No secret may take the place of the `inputs`, or of another file of the command.
         """
-        from sfumato.tables.rta.publication import Record
-        from sfumato.tables.rta.rta import RTA
+        from sfumato.tables import RTA, Record
 
         seed_file, record_file, record_from = options.seed_file, options.record_file, options.record_from
         others = (*inputs, options.report, options.chart, options.seed_from, record_from)

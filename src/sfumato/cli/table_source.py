@@ -257,8 +257,7 @@ class Source(TableOptions):
         return found if given is None else given | found
 
     def _wishes(self, table: Table, path: Path) -> APriori:
-        from sfumato.tables.argus.cell_files import read_argus_a_priori
-        from sfumato.tables.sensitivity import APriori
+        from sfumato.tables import APriori, read_argus_a_priori
 
         _there([path])
         if path.suffix.lower() not in (".csv", ".parquet", ".xlsx"):
@@ -283,6 +282,7 @@ def records(
     screen: Screen, path: Path, schema: Path | None, read: list[str] | None, engine: str = "memory"
 ) -> tuple[Microdata, Marks]:
     """Read records, with a schema or the .rda file of τ-ARGUS; and return which columns the latter says are marks."""
+    from sfumato.tables import read_argus_metadata, read_argus_microdata
     from sfumato.tables.table import Marks
 
     if schema is None or schema.suffix.lower() != ".rda":
@@ -291,8 +291,6 @@ def records(
         raise Misuse(
             "--engine duckdb is for CSV and Parquet files: one that an .rda file describes is read into memory."
         )
-    from sfumato.tables.argus.data_files import read_argus_microdata
-    from sfumato.tables.argus.metadata import read_argus_metadata
 
     described = read_argus_metadata(schema)
     request, key = (next((v.name for v in described.of_role(r)), None) for r in ("request", "record key"))

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Scope
 from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column, Kind
-from sfumato.data.engine import LocalEngine
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.data import Batch, Column, Kind, LocalEngine, Microdata
 from sfumato.errors import DataError
 from sfumato.schema.attribute import Scale
 

@@ -21,9 +21,8 @@ from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.parameters import Parameter, Parametric, Scope, build, find
 from sfumato.contract.release import Guarantee, Release
 from sfumato.contract.release_model import NoiseModel, ReleaseModel
-from sfumato.data.columns import Kind
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Batch, Microdata, check_numeric, numbers_of
+from sfumato.data import Batch, Kind, Microdata, Rows
+from sfumato.data.microdata import check_numeric, numbers_of
 from sfumato.errors import (
     DataError,
     NotApplicable,
@@ -35,8 +34,7 @@ from sfumato.errors import (
     unknown_name,
 )
 from sfumato.files import write_text
-from sfumato.schema.attribute import Attribute, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Scale, Schema
 from sfumato.toml import dump, parse
 from sfumato.version import VERSION
 

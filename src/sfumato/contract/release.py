@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.data.columns import Kind
-from sfumato.data.engine import Rows
+from sfumato.data import Batch, Kind, Microdata, Rows
 from sfumato.data.households import unit_ids
-from sfumato.data.microdata import Batch, Microdata
 from sfumato.data.store import published_schema
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
 from sfumato.files import publishing, whole_folder, write_text

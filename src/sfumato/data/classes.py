@@ -15,8 +15,7 @@ from sfumato.data.engine import LocalEngine
 from sfumato.data.microdata import Microdata, missing_of, numbers_of
 from sfumato.errors import DataError, ParameterError, plural
 from sfumato.kernels.classes import classes, find_rows, row_finder
-from sfumato.schema.attribute import Attribute
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Schema
 from sfumato.typing import Coded, Codes, Numbers
 
 Missing = Literal["wildcard", "value", "ignored"]

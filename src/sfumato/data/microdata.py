@@ -21,8 +21,7 @@ from sfumato.data.store import open_frame
 from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, unknown_name
 from sfumato.kernels.moments import Moments, centred_products, first_pass
 from sfumato.lazy import pd
-from sfumato.schema.attribute import Attribute, Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Level, Schema
 from sfumato.typing import Coded, Numbers
 
 

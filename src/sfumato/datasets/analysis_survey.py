@@ -9,8 +9,7 @@ import numpy as np
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError
 from sfumato.lazy import pd
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Role, Scale, Schema
 
 if TYPE_CHECKING:
     from sfumato.mas.cutpoints import Cutpoints

@@ -6,14 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.data.columns import Column
-from sfumato.data.engine import LocalEngine, Rows
-from sfumato.data.microdata import Microdata
+from sfumato.data import Column, LocalEngine, Microdata, Rows
 from sfumato.errors import ParameterError
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.hierarchy import PrefixHierarchy
-from sfumato.schema.interval_hierarchy import IntervalHierarchy
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, IntervalHierarchy, PrefixHierarchy, Role, Scale, Schema
 
 BILLING_SIZES = (1_000, 5_000, 25_000)
 """Sizes of the paper's three files."""

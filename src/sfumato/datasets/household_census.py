@@ -10,14 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.data.columns import Column
-from sfumato.data.engine import LocalEngine, Rows
-from sfumato.data.microdata import Microdata
+from sfumato.data import Column, LocalEngine, Microdata, Rows
 from sfumato.errors import ParameterError
-from sfumato.schema.attribute import Attribute, Level, Role, Scale
-from sfumato.schema.hierarchy import TreeHierarchy
-from sfumato.schema.interval_hierarchy import IntervalHierarchy
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, IntervalHierarchy, Level, Role, Scale, Schema, TreeHierarchy
 from sfumato.typing import Numbers, Whole
 
 REGIONS = ("Nordmark", "Ostland", "Sudhaven", "Westfold")

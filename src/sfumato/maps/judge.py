@@ -12,13 +12,7 @@ from typing import Any, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import Design, Measure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Design, Draws, Measure, NoiseModel, Release, Score, Side, Snooper, param
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError, join_names, unknown_name
 from sfumato.maps.trials import ReleaseSpread, Trial, limit_noise, release_limit

@@ -9,11 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Holdout
-from sfumato.contract.score import Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Draws, Holdout, Measure, Side, Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.maps.judge import Judge, PointVerdict, against, anchors_of, scenarios_of, thresholds_of

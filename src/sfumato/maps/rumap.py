@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Recipe
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Holdout, Release
-from sfumato.contract.score import Score, Section, Side, number
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Draws, Holdout, Mask, Measure, Recipe, Release, Score, Section, Side, Snooper
+from sfumato.contract.score import number
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, RecipeError, unknown_name
 from sfumato.lazy import pd

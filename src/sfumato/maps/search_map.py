@@ -12,9 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.charts.captions import counted
-from sfumato.contract.measure import Measure
-from sfumato.contract.score import Figure, Score, Section, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Figure, Measure, Score, Section, Side, Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError, join_names, unknown_name
 from sfumato.lazy import pd

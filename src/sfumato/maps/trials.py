@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Holdout, hold_out
+from sfumato.contract import Draws, Holdout, Measure, Snooper, hold_out
 from sfumato.contract.score import number
-from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, SfumatoError
 from sfumato.files import parse_json

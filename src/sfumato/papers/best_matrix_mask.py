@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Recipe
-from sfumato.contract.release import Release
+from sfumato.contract import Draws, Mask, Recipe, Release
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.lazy import pd

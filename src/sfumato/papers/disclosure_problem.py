@@ -10,14 +10,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Recipe
+from sfumato.contract import Draws, Mask, Recipe, Snooper
 from sfumato.contract.score import digits, number
-from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
-from sfumato.maps.replication import NormalPopulation
-from sfumato.maps.rumap import ru_map
+from sfumato.maps import NormalPopulation, ru_map
 from sfumato.papers.disclosure_model import (
     AddedNoise,
     DisclosureMethod,

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.snooper import wilson
+from sfumato.contract import Draws, wilson
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.kernels.urn_draws import guess_scores, largest_chances, work
 from sfumato.lazy import pd

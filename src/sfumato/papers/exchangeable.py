@@ -30,8 +30,7 @@ from sfumato.papers.inferential import (
     numbers_in,
     sampled_noise,
 )
-from sfumato.schema.attribute import Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Schema
 from sfumato.typing import Numbers
 
 

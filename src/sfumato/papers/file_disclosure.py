@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Recipe
-from sfumato.contract.matrix import MatrixForm
+from sfumato.contract import Draws, Mask, MatrixForm, Recipe
 from sfumato.data.columns import Kind
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, ParameterError

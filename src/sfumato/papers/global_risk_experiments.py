@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.attacks.attacker_file import key_names
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Snooper
-from sfumato.data.classes import classes_of
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Draws, Mask, Release, Snooper
+from sfumato.data import Microdata, classes_of
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.lazy import pd
-from sfumato.masks.noise import IndependentNoise
-from sfumato.masks.rare_categories import ChangeRare, RecodeRare
+from sfumato.masks import ChangeRare, IndependentNoise, RecodeRare
 from sfumato.risk.classification import EqualWeights, crossed
 from sfumato.risk.global_risk import GlobalRisk, key_changes, key_subsets
 from sfumato.schema.attribute import Scale

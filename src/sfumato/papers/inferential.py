@@ -9,10 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.contract.mask import Mask
-from sfumato.contract.matrix import MatrixForm
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Mask, MatrixForm
+from sfumato.data import Kind, Microdata
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks.corrected_noise import CorrectedNoise
 from sfumato.masks.noise import AdditiveNoise, StructuredNoise

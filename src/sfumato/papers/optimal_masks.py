@@ -9,10 +9,7 @@ import numpy as np
 
 from sfumato.contract.mask import Mask, Recipe
 from sfumato.errors import NotApplicable, join_names
-from sfumato.masks.identifiers import Identity
-from sfumato.masks.matrix_mask import MatrixMask
-from sfumato.masks.noise import StructuredNoise
-from sfumato.masks.suppression import SuppressColumns
+from sfumato.masks import Identity, MatrixMask, StructuredNoise, SuppressColumns
 from sfumato.papers.conditional import conditional_variance, omega
 from sfumato.papers.inferential import Disclosure, InferentialDisclosure, RandomMatrix
 from sfumato.papers.masking_problem import Functional, MaskingProblem, halved, keep_most

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sfumato.charts.captions import counted, spoken
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Release
-from sfumato.contract.score import Figure, Score, Section, Side, TextTable, digits
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Figure, Measure, Release, Score, Section, Side, Snooper, TextTable
+from sfumato.contract.score import digits
 from sfumato.errors import SfumatoError
 from sfumato.lazy import pd
 from sfumato.reports.checks import FEWEST, LEARNED, Checked, parts_of, sort_of, sorts_of
 from sfumato.reports.sections import SearchFindings
-from sfumato.schema.attribute import Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Role, Schema
 
 _WORST = 3
 """Subgroups shown for each measure."""

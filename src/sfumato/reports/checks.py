@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.contract.measure import Combination, Measure
-from sfumato.contract.release import Release, subgroups
-from sfumato.contract.score import Score, Side, number
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Combination, Measure, Release, Score, Side, Snooper, subgroups
+from sfumato.contract.score import number
 from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, unknown_name
 from sfumato.maps.judge import Against
 from sfumato.maps.rumap import titles

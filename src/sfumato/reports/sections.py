@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.charts.captions import counted, first_line, spoken, tabled
-from sfumato.contract.mask import Recipe
-from sfumato.contract.release import Release
-from sfumato.contract.score import Figure, Section, TextTable
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Figure, Recipe, Release, Section, TextTable
+from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.files import parse_json
 from sfumato.lazy import pd

@@ -8,16 +8,8 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from sfumato.attacks.holdout_attacks import (
-    ControlledAttack,
-    Describing,
-    InferenceTarget,
-    InferValue,
-    LinkColumns,
-    Repeated,
-    SingleOut,
-    TwoFiles,
-)
+from sfumato.attacks import InferValue, LinkColumns, SingleOut
+from sfumato.attacks.holdout_attacks import ControlledAttack, Describing, InferenceTarget, Repeated, TwoFiles
 from sfumato.contract import Draws, Need, Release, Score, Snooper, Success, param, success
 from sfumato.errors import NotApplicable, plural
 from sfumato.risk.keys import RiskMeasure, of_targets

@@ -215,8 +215,7 @@ def _contributors(grid: TableGrid, present: Flags, values: Numbers | None, contr
 
 
 def _schema(*names: str) -> Schema:
-    from sfumato.schema.attribute import Attribute
-    from sfumato.schema.schema import Schema
+    from sfumato.schema import Attribute, Schema
 
     return Schema(tuple(Attribute(name) for name in (*KEYS, *names)))
 

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, ParameterError
 from sfumato.files import write_text
 from sfumato.tables.cells import Status

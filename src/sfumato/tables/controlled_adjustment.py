@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, plural
 from sfumato.tables.cells import Cells, Status
 from sfumato.tables.linear_program import Equations, make_program, make_solver

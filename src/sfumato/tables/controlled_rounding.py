@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, missing_extra, plural
 from sfumato.tables import cp_sat
 from sfumato.tables.cells import TOTAL

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.measure import Estimated
-from sfumato.contract.parameters import param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Estimated, Score, Side, param
+from sfumato.contract.score import digits
 from sfumato.errors import NotApplicable, ParameterError, count_of
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.reader import (

@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.contract.draws import Draws, check_draws
-from sfumato.contract.mask import Method
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, Method, check_draws
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
 from sfumato.lazy import pd
 from sfumato.schema.hierarchy import Hierarchy, label_of

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
 from sfumato.tables.cells import TOTAL, Cells, Status
 from sfumato.tables.published import Protection, PublishedTable

@@ -31,8 +31,7 @@ def synthesised(outcome: Release) -> Parameters | None:
     posterior (proper synthesis). None is any other release: records that were masked, synthetic columns beside real ones
     (partial synthesis), and files whose recipe is not known.
     """
-    from sfumato.masks.copula_synthesis import CopulaSynthesis
-    from sfumato.masks.normal_synthesis import FullNormalSynthesis
+    from sfumato.masks import CopulaSynthesis, FullNormalSynthesis
 
     found: Parameters | None = None
     for step in outcome.recipe.steps if outcome.recipe is not None else ():

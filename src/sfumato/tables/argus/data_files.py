@@ -12,8 +12,7 @@ import numpy as np
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, join_names, plural
 from sfumato.lazy import pd
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Role, Scale, Schema
 from sfumato.tables.argus.hierarchy_files import Lines, metadata_of, numbers, read_text, split
 from sfumato.tables.argus.metadata import ArgusMetadata, ArgusVariable, read_argus_metadata
 from sfumato.tables.cells import TOTAL

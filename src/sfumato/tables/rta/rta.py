@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
+from sfumato.contract import Draws, param
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.tables.published import Protection, PublishedTable
 from sfumato.tables.rta import digits, priors
