@@ -22,7 +22,7 @@ from sfumato.attacks.attacker_file import (
 from sfumato.contract import Attack, Draws, Guesses, Parametric, Release, Snooper, param
 from sfumato.data import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Numbers
 
 
 class Repeated(Parametric, abstract=True):
@@ -272,18 +272,14 @@ class LinkColumns(ControlledAttack, TwoFiles):
         sides = []
         for side, names in zip(("left", "right"), self.split(outcome, snooper, people), strict=True):
             released, targets = as_points(names, outcome.masked, people, precision=snooper.precision)
-            sides.append(_closest(targets.take(rows), released, self.k, draws.generator(side)))
+            # the k closest released records of each target, shape (m, k); random ones among those that are equally close
+            order = draws.generator(side).permutation(len(released))
+            sides.append(np.asarray(order[targets.take(rows).near(released.take(order), self.k).rows]))
         shared = sides[0][:, :, None] == sides[1][:, None, :]
         linked = shared.any(axis=(1, 2))
         target = ids[rows]
         chance = np.full(len(rows), random_overlap(count, self.k))
         return Guesses(target, np.where(linked, target, -1), target, linked.astype(np.float64), chance)
-
-
-def _closest(targets: Points, released: Points, k: int, g: np.random.Generator) -> Whole:
-    """Return the k closest released records of each target, shape (m, k); random ones among those that are equally close."""
-    order = g.permutation(len(released))
-    return np.asarray(order[targets.near(released.take(order), k).rows])
 
 
 def random_overlap(count: int, k: int) -> float:
@@ -400,7 +396,11 @@ class TellMembers(Attack, Telling):
             scores.append(-self.distance(points.take(rows), released))
         truth = np.repeat([1, 0], [len(part) for part in ids])
         sure = np.concatenate(scores)
-        says = _closest_pair(sure, int(truth.sum()))
+        # the probability of being among the `count` largest, shape (m,): ties at the limit share what is left
+        count = int(truth.sum())
+        limit = np.sort(sure)[::-1][count - 1]
+        above, tied = sure > limit, sure == limit
+        says = np.where(above, 1.0, np.where(tied, (count - above.sum()) / tied.sum(), 0.0))
         share = float(truth.mean())
         return Guesses(
             np.concatenate(ids), (says >= 0.5).astype(np.int64), truth, np.where(truth == 1, says, 1 - says),
@@ -418,10 +418,3 @@ class TellMembers(Attack, Telling):
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = far / apart[place]
         return np.where(far == 0, 0.0, relative)
-
-
-def _closest_pair(sure: Numbers, count: int) -> Numbers:
-    """Return the probability of being among the `count` largest, shape (m,): ties at the limit share what is left."""
-    limit = np.sort(sure)[::-1][count - 1]
-    above, tied = sure > limit, sure == limit
-    return np.where(above, 1.0, np.where(tied, (count - above.sum()) / tied.sum(), 0.0))

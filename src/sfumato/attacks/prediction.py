@@ -93,7 +93,11 @@ class PredictByModel(Attack):
         people = people_of(outcome, snooper, people, keys, self.column, draws)
         batch = people.batch([*keys, self.column])
         if targets is None:
-            _check_categories(batch, outcome.masked.batch(keys), keys)
+            # refuse categories that nobody has in both files; a model makes something of any number
+            released = outcome.masked.batch(keys)
+            for name in keys:
+                if released.column(name).kind is not Kind.NUMBER:
+                    check_in_common(name, batch.codes(name), released.codes(name))
         predict, values = self._fitted(outcome, snooper, keys)
         known, truth = _target(batch, self.column, values)
         prediction = predict(batch.keep(known))
@@ -243,13 +247,6 @@ def _linear(features: Features, released: Batch, y: Numbers, k: int | None) -> P
         return lambda batch: _in_pieces(batch, lambda part: (level + features.design(part) @ slopes)[:, None])
     found = kernels.regression.multinomial(features.design(some), known.astype(np.int64), k, _PENALTY)
     return lambda batch: _in_pieces(batch, lambda part: kernels.regression.probabilities(*found, features.design(part)))
-
-
-def _check_categories(mine: Batch, released: Batch, keys: Sequence[str]) -> None:
-    """Refuse categories that nobody has in both files; a model makes something of any number."""
-    for name in keys:
-        if released.column(name).kind is not Kind.NUMBER:
-            check_in_common(name, mine.codes(name), released.codes(name))
 
 
 def _in_pieces(batch: Batch, predict: Predict) -> Numbers:

@@ -27,14 +27,16 @@ class Estimated(Parametric, abstract=True):
     """A number that is estimated by replication: one outcome gives observations, and their means give the number."""
 
     side: ClassVar[Side]
+    title: ClassVar[str] = ""
+    """What it is called in a legend: a template, in which `{self.k}` is a parameter."""
 
     def value(self, means: Numbers) -> Numbers:
         """Return the measure from means of observations; shape (..., k) to (...)."""
         return means[..., 0]
 
-    @abstractmethod
     def label(self) -> str:
-        """Return a few words for a legend."""
+        """Return a few words for a legend: the title, with the parameters in their places."""
+        return self.title.format(self=self)
 
     @property
     def variant(self) -> str:

@@ -32,12 +32,7 @@ class RiskMeasure(DirectMeasure, abstract=True):
     """
 
     side: ClassVar[Side] = Side.RISK
-    title: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
-
-    @override
-    def label(self) -> str:
-        return self.title.format(self=self)
 
     @override
     def words(self, value: float, schema: Schema) -> str:

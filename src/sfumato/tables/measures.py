@@ -58,8 +58,18 @@ class TableMeasure(Estimated, family="table measure", abstract=True):
         return self.result(value, self.words(value), interval=interval)
 
 
-def _rules() -> Any:
-    return param(doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden")
+class UnsafeCells(TableMeasure, abstract=True):
+    """A risk of the cells that sensitivity rules call unsafe."""
+
+    side: ClassVar[Side] = Side.RISK
+
+    rules: SensitivityRule = param(
+        doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
+    )
+
+    @override
+    def validate(self) -> None:
+        object.__setattr__(self, "rules", rules_of(self.rules))
 
 
 class PublishedDistance(TableMeasure, name="table_distance"):
@@ -70,6 +80,7 @@ class PublishedDistance(TableMeasure, name="table_distance"):
     """
 
     side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "closeness to the original"
 
     kind: str = param(
         default="absolute", doc="the distance: absolute, relative, of squares, or Hellinger",
@@ -91,10 +102,6 @@ class PublishedDistance(TableMeasure, name="table_distance"):
     @property
     def variant(self) -> str:
         return self.kind
-
-    @override
-    def label(self) -> str:
-        return "closeness to the original"
 
 
 def distance(x: Numbers, z: Numbers, kind: str) -> float:
@@ -121,6 +128,7 @@ class PublishedValue(TableMeasure):
     """
 
     side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "published {self.of}"
 
     of: str = param(
         default="value", doc="share of what: the value in all cells, or the number of cells", choices=("value", "cells")
@@ -142,10 +150,6 @@ class PublishedValue(TableMeasure):
     def words(self, value: float) -> str:
         what = "the value in all cells" if self.of == "value" else "the cells"
         return f"{100 * value:.3g} % of {what} is published"
-
-    @override
-    def label(self) -> str:
-        return f"published {self.of}"
 
 
 class AnalystCertainty(TableMeasure):
@@ -191,24 +195,17 @@ class AnalystCertainty(TableMeasure):
         )
 
 
-class CellCertainty(TableMeasure):
+class CellCertainty(UnsafeCells):
     """Largest certainty of an attacker about an unsafe cell, relative to what the sensitivity rules demand.
 
     R = max w²/V: V is the variance of the cell given all other published cells, w² that of an interval that just meets the
     rules, (upper + lower level)²/12. It applies to magnitudes and counts, intervals and noise alike.
     """
 
-    side: ClassVar[Side] = Side.RISK
-
-    rules: SensitivityRule = _rules()
     of: str = param(
         default="largest", doc="the largest relative certainty, or the share of unsafe cells that are known too closely",
         choices=("largest", "share"),
     )  # fmt: skip
-
-    @override
-    def validate(self) -> None:
-        object.__setattr__(self, "rules", rules_of(self.rules))
 
     def assess(self, outcome: PublishedTable) -> Score:
         """Return the largest relative certainty, or the share of unsafe cells above 1."""
@@ -245,24 +242,17 @@ class CellCertainty(TableMeasure):
         return "certainty about unsafe cells" if self.of == "largest" else "unsafe cells known too well"
 
 
-class IntervalLengths(TableMeasure):
+class IntervalLengths(UnsafeCells):
     """Largest ratio of the length that a sensitivity rule demands to that of the interval an attacker works out.
 
     At most 1 where every unsafe cell is protected; infinite where one is known exactly. An attacker uses all published cells,
     that they add up, and the bounds that everybody knows.
     """
 
-    side: ClassVar[Side] = Side.RISK
-
-    rules: SensitivityRule = _rules()
     of: str = param(
         default="largest", doc="the largest ratio, or the share of unsafe cells whose interval is too short",
         choices=("largest", "share"),
     )  # fmt: skip
-
-    @override
-    def validate(self) -> None:
-        object.__setattr__(self, "rules", rules_of(self.rules))
 
     def assess(self, outcome: PublishedTable) -> Score:
         """Return the ratio or the share; refuse where random adjustment leaves no interval."""
@@ -454,6 +444,7 @@ class TableAccuracy(TableMeasure):
     """
 
     side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "accuracy of cells"
 
     weight: str = param(
         default="cells", doc="whether all cells count alike, or by their value", choices=("cells", "value")
@@ -478,7 +469,3 @@ class TableAccuracy(TableMeasure):
     @property
     def variant(self) -> str:
         return "" if self.weight == "cells" else "cells count by their value"
-
-    @override
-    def label(self) -> str:
-        return "accuracy of cells"

@@ -429,6 +429,8 @@ class Protection(Method[Table, PublishedTable], family="protection", abstract=Tr
     adds up, has certain bounds for a reader in `low` and `high`, and carries the verified guarantees.
     """
 
+    title: ClassVar[str] = ""
+    """Its label, in which `{self.base}` is a parameter."""
     random: ClassVar[bool] = True
     """Whether it draws random numbers: then there is a seed to be kept secret."""
     keyed_by_record: ClassVar[bool] = False
@@ -448,6 +450,6 @@ class Protection(Method[Table, PublishedTable], family="protection", abstract=Tr
         """Protect a table."""
         return self.protect(x, draws)
 
-    @abstractmethod
     def label(self) -> str:
         """Return a short label for a legend."""
+        return self.title.format(self=self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,13 +69,16 @@ class Sensitivity:
 class SensitivityRule(Parametric, family="rule", abstract=True):
     """A rule that finds the cells of a table which disclose a contributor."""
 
+    title: ClassVar[str] = ""
+    """Its label, in which `{self.p}` is a parameter."""
+
     @abstractmethod
     def assess(self, table: Table) -> Sensitivity:
         """Return which cells are unsafe, with their protection levels."""
 
-    @abstractmethod
     def label(self) -> str:
         """Return a short label of the rule, with its parameters: "p% rule, p = 10"."""
+        return self.title.format(self=self)
 
 
 Labels = tuple[str, ...]

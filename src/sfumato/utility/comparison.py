@@ -81,7 +81,6 @@ class ColumnUtility(DirectMeasure, abstract=True):
     """
 
     side: ClassVar[Side] = Side.UTILITY
-    title: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
     definition: ClassVar[str] = ""
     """Which of several definitions this is."""
@@ -100,7 +99,7 @@ class ColumnUtility(DirectMeasure, abstract=True):
 
     @override
     def label(self) -> str:
-        return self.title.format(self=self) + (f" {self.preposition} {join_names(self.over, 3)}" if self.over else "")
+        return super().label() + (f" {self.preposition} {join_names(self.over, 3)}" if self.over else "")
 
     @override
     @property

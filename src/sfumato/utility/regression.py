@@ -402,9 +402,7 @@ class CoefficientDifference(OfCoefficients):
     Source: Nowok, Raab and Dibben 2016.
     """
 
-    @override
-    def label(self) -> str:
-        return f"coefficients of {self.formula}"
+    title: ClassVar[str] = "coefficients of {self.formula}"
 
     @override
     def words(self, value: float, schema: Schema) -> str:
@@ -440,15 +438,13 @@ class IntervalOverlap(OfCoefficients):
     Source: Karr et al. 2006.
     """
 
+    title: ClassVar[str] = "interval overlap of {self.formula}"
+
     level: float = param(default=0.95, doc="level of the confidence intervals", low=0.01, high=0.9999)
     rules: Rules = param(
         default="recipe",
         doc="how several implicates are combined: as the recipe says, or by the rules of partial or of full synthesis",
     )
-
-    @override
-    def label(self) -> str:
-        return f"interval overlap of {self.formula}"
 
     @override
     @property

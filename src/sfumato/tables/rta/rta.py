@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ class RTA(Protection):
     [152.4, 133.5, 18.84]
     """
 
+    title: ClassVar[str] = "RTA, prior cv {self.prior_cv:g}, base cv {self.base_cv:g}"
+
     prior_cv: float = priors.prior_cv()
     base_cv: float = priors.base_cv()
     threshold: float = param(default=1.0, doc="the largest relative certainty that is allowed (r)", low=0, above=True)
@@ -99,10 +101,6 @@ class RTA(Protection):
             raise ParameterError(f"cutpoints of {self.name}: at most 25, since bands have letters.")
         if not isinstance(self.period, str):
             raise ParameterError(f"period of {self.name} must be a text, such as '2024'.")
-
-    @override
-    def label(self) -> str:
-        return f"RTA, prior cv {self.prior_cv:g}, base cv {self.base_cv:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the adjusted table with its variances, audited; refuse where no noise can protect a contributor."""
