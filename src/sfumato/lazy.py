@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LazyModule", "lazy_names", "pd"]
+__all__ = ["LazyModule", "csgraph", "lazy_names", "linalg", "optimize", "pd", "special", "stats"]
 
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -66,7 +66,13 @@ class LazyModule:
         return value
 
 
+# Libraries that take long to import, in one place: `from sfumato.lazy import pd, special`.
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy import linalg, optimize, special, stats
+    from scipy.sparse import csgraph
 else:
     pd = LazyModule("pandas")
+    linalg, optimize = LazyModule("scipy.linalg"), LazyModule("scipy.optimize")
+    special, stats = LazyModule("scipy.special"), LazyModule("scipy.stats")
+    csgraph = LazyModule("scipy.sparse.csgraph")

@@ -22,6 +22,7 @@ from sfumato.attacks.attacker_file import (
 from sfumato.contract import Attack, Draws, Guesses, Parametric, Release, Snooper, param
 from sfumato.data import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
+from sfumato.lazy import special
 from sfumato.typing import Numbers
 
 
@@ -207,16 +208,14 @@ def alone(counts: NDArray[np.int64], people: int, size: int) -> Numbers:
 
     Hypergeometric; without a smaller part it is 1 where the count is 1, and 0 elsewhere.
     """
-    from scipy.special import gammaln
-
     if size == people:
         return np.asarray(counts == 1, np.float64)
     k = np.asarray(counts, np.float64)
     possible = (k >= 1) & (people - k >= size - 1)
     k = np.where(possible, k, 1.0)
     # k · C(people - k, size - 1) / C(people, size)
-    ways = gammaln(people - k + 1) - gammaln(float(size)) - gammaln(people - k - size + 2)
-    every = gammaln(people + 1.0) - gammaln(size + 1.0) - gammaln(people - size + 1.0)
+    ways = special.gammaln(people - k + 1) - special.gammaln(float(size)) - special.gammaln(people - k - size + 2)
+    every = special.gammaln(people + 1.0) - special.gammaln(size + 1.0) - special.gammaln(people - size + 1.0)
     return np.asarray(np.where(possible, np.clip(k * np.exp(ways - every), 0.0, 1.0), 0.0), np.float64)
 
 

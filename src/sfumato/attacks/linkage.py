@@ -16,6 +16,7 @@ from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, SchemaError, join_names
 from sfumato.kernels.classes import classes, number_codes
 from sfumato.kernels.neighbours import GAP, Metric, distances, nearest_by_class
+from sfumato.lazy import special
 from sfumato.schema import Hierarchy, Schema
 from sfumato.typing import Numbers, Whole
 
@@ -323,11 +324,11 @@ def _same_block(known: LinkageFiles, free: int, blocks: tuple[LinkageKey, ...]) 
 
 def _sure(guesses: Guesses, weight: Numbers, ties: Numbers, share: float) -> Guesses:
     """Return guesses with the posterior probability of a match of that weight: no more than 1/t, where t records tie."""
-    from scipy.special import expit
-
     if share <= 0:
         return guesses
-    return replace(guesses, sure=np.minimum(expit(weight + np.log(share / (1 - share))), 1 / np.maximum(ties, 1)))
+    return replace(
+        guesses, sure=np.minimum(special.expit(weight + np.log(share / (1 - share))), 1 / np.maximum(ties, 1))
+    )
 
 
 # --- Rank-based record linkage: what a mask did to the values matters less than where they stand among the others.

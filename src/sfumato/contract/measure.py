@@ -19,6 +19,7 @@ from sfumato.contract.score import Score, Side
 from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.lazy import stats
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
@@ -67,9 +68,7 @@ class Estimated(Parametric, abstract=True):
         if not math.isfinite(value) or not np.isfinite(left_out).all():
             constant = bool((observations == observations[0]).all())
             return value, (value, value) if constant else None
-        from scipy.stats import t
-
-        quantile = float(t.ppf(0.5 + level / 2, count - 1))
+        quantile = float(stats.t.ppf(0.5 + level / 2, count - 1))
         positive = value > 0 and bool((left_out > 0).all())
         parts = np.log(left_out) if positive else left_out
         half = quantile * math.sqrt((count - 1) / count * float(((parts - parts.mean()) ** 2).sum()))

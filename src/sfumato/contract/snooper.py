@@ -17,6 +17,7 @@ from sfumato.contract.parameters import Parametric, param
 from sfumato.contract.release import Release
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable
+from sfumato.lazy import special
 from sfumato.typing import Numbers
 
 Strategy = Literal["naive", "bayes"]
@@ -168,9 +169,7 @@ def wilson(successes: float, n: float, level: float = 0.95) -> tuple[float, floa
     >>> round(low, 4), round(high, 4)
     (0.4902, 0.9433)
     """
-    from scipy.special import ndtri
-
-    z = float(ndtri(0.5 + level / 2))
+    z = float(special.ndtri(0.5 + level / 2))
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))

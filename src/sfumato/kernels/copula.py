@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sfumato.lazy import special
 from sfumato.typing import Numbers
 
 Pieces = Callable[[], Iterator[Numbers]]
@@ -28,9 +29,7 @@ def midranks(x: Numbers) -> Numbers:
 
 def normal_scores(ranks: Numbers) -> Numbers:
     """Return Φ⁻¹((rank - ½) / n), n being the number of ranks that are known."""
-    from scipy.special import ndtri
-
-    scores: Numbers = ndtri((ranks - 0.5) / max(int((~np.isnan(ranks)).sum()), 1))
+    scores: Numbers = special.ndtri((ranks - 0.5) / max(int((~np.isnan(ranks)).sum()), 1))
     return scores
 
 
@@ -128,10 +127,8 @@ def hermite_weights(thresholds: Numbers, values: Numbers) -> Numbers:
     The function has values[l] between thresholds[l - 1] and thresholds[l]. If two such functions have weights a and b, their
     correlation is Σ aₙ bₙ ρⁿ, where ρ is that of the normal numbers (Mehler's formula).
     """
-    from scipy.special import ndtr
-
     jumps = np.diff(values)
-    share = np.diff(np.concatenate([[0.0], ndtr(thresholds), [1.0]]))
+    share = np.diff(np.concatenate([[0.0], special.ndtr(thresholds), [1.0]]))
     mean = share @ values
     spread = np.sqrt(share @ (values - mean) ** 2)
     density = np.exp(-(thresholds**2) / 2) / np.sqrt(2 * np.pi)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.lazy import stats
 from sfumato.typing import Numbers
 
 _lock = threading.Lock()
@@ -249,8 +250,6 @@ def robust_location_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
     For normal records they estimate mean and covariance; just under half of the records may lie anywhere.
     A column of which more than half is one value has no median absolute deviation: its standard deviation is used.
     """
-    from scipy.stats import chi2
-
     x = complete(x)
     middle = np.median(x, axis=0)
     x = x - middle  # a constant column is then exactly zero
@@ -260,9 +259,9 @@ def robust_location_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
     if rank == 0 or np.median(distance) == 0:  # more than half of the records are one point
         return middle + centre, scatter
     # one step of reweighting: records within the 90 % ellipsoid, scaled so that half of the records lie within the 50 % one
-    kept = x[distance <= np.median(distance) * chi2.ppf(KEPT, rank) / chi2.ppf(0.5, rank)]
+    kept = x[distance <= np.median(distance) * stats.chi2.ppf(KEPT, rank) / stats.chi2.ppf(0.5, rank)]
     # the covariance within that ellipsoid is too small by this factor (Croux and Haesbroeck 1999)
-    factor = KEPT / float(chi2.cdf(chi2.ppf(KEPT, rank), rank + 2))
+    factor = KEPT / float(stats.chi2.cdf(stats.chi2.ppf(KEPT, rank), rank + 2))
     location = kept.mean(axis=0)
     again = factor * (kept - location).T @ (kept - location) / max(len(kept) - 1, 1)
     flat = _axes(again)[0].size

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.lazy import linalg, optimize
 from sfumato.typing import Numbers
 
 TOLERANCE = 1e-10
@@ -181,8 +182,6 @@ def multinomial(
     `weights` (n,) are 1 if not given. The search is in coordinates in which the columns are uncorrelated, as Böhning's (1992)
     bound of the curvature suggests: it takes a tenth of the steps. It ends where a step gains a share of less than `tolerance`.
     """
-    from scipy.linalg import solve_triangular
-    from scipy.optimize import minimize
 
     n, q = x.shape
     w = np.ones(n) if weights is None else weights
@@ -193,7 +192,7 @@ def multinomial(
     centre = w @ x / total
     z = (x - centre) * np.sqrt(w)[:, None]
     curvature = (z.T @ z / 2 + max(penalty, 1e-9 * total) * np.eye(q)) / total
-    turn = solve_triangular(np.linalg.cholesky(curvature), np.eye(q), lower=True).T  # slopes = turn @ theta
+    turn = linalg.solve_triangular(np.linalg.cholesky(curvature), np.eye(q), lower=True).T  # slopes = turn @ theta
     v = (x - centre) @ turn
 
     def loss(theta: Numbers) -> tuple[float, Numbers]:
@@ -207,7 +206,7 @@ def multinomial(
         off = (e / sums[:, None] - hit) * w[:, None]
         return value / total, np.concatenate([off.sum(axis=0), (v.T @ off + penalty * turn.T @ slopes).ravel()]) / total
 
-    found = minimize(
+    found = optimize.minimize(
         loss,
         start,
         jac=True,

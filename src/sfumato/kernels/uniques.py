@@ -8,6 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.lazy import special
 from sfumato.typing import Codes, Numbers
 
 _MOST_BITS = 2**31
@@ -251,10 +252,8 @@ def reciprocal_moments(successes: NDArray[Any], p: NDArray[Any]) -> tuple[Number
     >>> mean.round(4).tolist()
     [0.6931, 0.5]
     """
-    from scipy.special import spence
-
     counts = np.ascontiguousarray(successes, dtype=np.int64)
     shares = np.ascontiguousarray(p, dtype=np.float64)
     mean, square = np.empty(len(counts)), np.empty(len(counts))
-    _moments(counts, shares, spence(shares), mean, square)
+    _moments(counts, shares, special.spence(shares), mean, square)
     return mean, square

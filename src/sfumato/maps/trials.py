@@ -18,6 +18,7 @@ from sfumato.contract.score import number
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, SfumatoError
 from sfumato.files import parse_json
+from sfumato.lazy import special
 from sfumato.maps.replication import UNMASKED, Evaluator
 from sfumato.maps.search_space import Family, Point
 from sfumato.typing import Numbers
@@ -61,9 +62,7 @@ class ReleaseSpread:
 
 @cache
 def _student(freedom: int, level: float) -> float:
-    from scipy.special import stdtrit  # a search asks thousands of times; scipy.stats is slow at that
-
-    return float(stdtrit(freedom, level))
+    return float(special.stdtrit(freedom, level))
 
 
 def release_limit(values: Numbers, spread: ReleaseSpread | None = None, level: float = LEVEL) -> float:

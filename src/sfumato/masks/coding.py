@@ -15,6 +15,7 @@ from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import complete, is_constant, robust_location_scatter, whitened
+from sfumato.lazy import stats
 from sfumato.masks.column_settings import numeric_columns, of_column, replace_numbers, value_limit
 from sfumato.schema import Level
 from sfumato.typing import Numbers
@@ -313,11 +314,9 @@ class MultivariateTopCode(Mask):
 
     def _edge(self, ellipsoid: Ellipsoid, known: NDArray[np.bool_]) -> tuple[Numbers, Numbers, float]:
         """Return centre (p,), the whitening axes (p, rank), and the largest squared distance."""
-        from scipy.stats import chi2
-
         centre, scatter = ellipsoid.centre[known], ellipsoid.scatter[np.ix_(known, known)]
         axes = whitened(np.eye(len(centre)), np.zeros(len(centre)), scatter)
-        return centre, axes, float(chi2.ppf(self.quantile, axes.shape[1])) if axes.shape[1] else np.inf
+        return centre, axes, float(stats.chi2.ppf(self.quantile, axes.shape[1])) if axes.shape[1] else np.inf
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify that no released record lies outside, and count the records that were moved."""

@@ -24,6 +24,7 @@ from sfumato.kernels.copula import (
     repaired,
 )
 from sfumato.kernels.moments import covariance_root
+from sfumato.lazy import special
 from sfumato.masks.gadp import LEVELS, PIECE, RARE, is_number
 from sfumato.masks.normal_synthesis import Originals, alone, implicates_parameter, new_ids, synthetic_schema
 from sfumato.schema import Role, Schema
@@ -125,9 +126,7 @@ class LatentColumn:
 
 
 def _ndtri(p: Numbers) -> Numbers:
-    from scipy.special import ndtri
-
-    return np.asarray(ndtri(p))
+    return np.asarray(special.ndtri(p))
 
 
 def learn_column(data: Microdata, batch: Batch, name: str, smooth: int) -> LatentColumn:
@@ -315,15 +314,13 @@ def _standardised(pieces: Pieces) -> Numbers:
 
 def _mixture(means: Numbers, variance: float) -> Numbers:
     """Return the distribution function on GRID of a normal variable with this variance about means drawn from these."""
-    from scipy.special import ndtr
-
     lowest, highest = float(means.min()), float(means.max())
     counts, edges = np.histogram(means, bins=400, range=(lowest - 1e-9, highest + 1e-9))
     middle = (edges[1:] + edges[:-1]) / 2
     used = counts > 0
     spread = np.sqrt(max(variance, 1e-12))
     share = counts[used] / counts.sum()
-    return np.asarray(ndtr((GRID[:, None] - middle[used]) / spread) @ share)
+    return np.asarray(special.ndtr((GRID[:, None] - middle[used]) / spread) @ share)
 
 
 ROUNDS = 20

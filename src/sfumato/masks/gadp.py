@@ -17,6 +17,7 @@ from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.copula import regress
 from sfumato.kernels.moments import centred_products, covariance_root, first_pass, is_constant
+from sfumato.lazy import special
 from sfumato.masks.column_settings import limited_columns, numeric_columns, replace_numbers
 from sfumato.schema import Level, Scale, Schema
 from sfumato.typing import Numbers
@@ -229,13 +230,11 @@ class Regression:
         products = self.residual * (self.count - 1)
         if not proper:
             return replace(self, residual=products / self.freedom)
-        from scipy.special import gammaincinv
-
         p, q, label = len(self.targets), len(self.half), "/".join(self.targets)
         z = draws.normals(np.arange(p * (p + q + 1)), f"posterior normals {label}").reshape(-1, p)
         u = draws.uniforms(np.arange(p), f"posterior chi-square {label}")
         # Bartlett (1933): a Wishart matrix is AA', A triangular, its squared diagonal chi-square
-        a = np.tril(z[:p], -1) + np.diag(np.sqrt(2 * gammaincinv((self.freedom - np.arange(p)) / 2, u)))
+        a = np.tril(z[:p], -1) + np.diag(np.sqrt(2 * special.gammaincinv((self.freedom - np.arange(p)) / 2, u)))
         root = covariance_root(products) @ np.linalg.inv(a).T
         return replace(
             self,

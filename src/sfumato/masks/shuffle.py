@@ -21,6 +21,7 @@ from sfumato.kernels.copula import (
     repaired,
 )
 from sfumato.kernels.moments import covariance_root
+from sfumato.lazy import special
 from sfumato.masks.gadp import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
 from sfumato.typing import Numbers, Whole
 
@@ -159,8 +160,6 @@ def _conditional(
     column; then all correlations come from normal scores. They are over the records that have every column, unless these are
     too few for the number of regressors.
     """
-    from scipy.special import ndtr
-
     whole = ~np.isnan(np.column_stack(ranks)).any(axis=1)
     if not whole.all() and whole.sum() >= 3 * (len(ranks) + sum(g.width for g in given)):
         reads, scores = [r[whole] for r in reads], [s[whole] for s in scores]
@@ -169,7 +168,7 @@ def _conditional(
     starts = np.cumsum([0, *(g.width for g in given)])
     q = int(starts[-1])
     numeric = [i for i, g in enumerate(given) if g.levels is None]
-    of_given = [np.nan_to_num(ndtr(reads[i]) - 0.5, nan=0.0) for i in numeric]  # ranks again, from their scores
+    of_given = [np.nan_to_num(special.ndtr(reads[i]) - 0.5, nan=0.0) for i in numeric]  # ranks again, from their scores
 
     def pieces() -> Iterator[Numbers]:
         for start in range(0, n, PIECE):

@@ -18,6 +18,7 @@ from sfumato.contract.release_model import NoiseModel, ReleaseModel, Target
 from sfumato.data.microdata import Batch, Microdata, by_level, check_numeric
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
+from sfumato.lazy import special
 from sfumato.masks.column_settings import check_by_column, numeric_columns, of_column
 from sfumato.schema import Level, Schema
 from sfumato.typing import Integers, Numbers
@@ -142,8 +143,6 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
     values have the means, variances and covariances of David and Johnson (1954). Within 1 % of E(1 - C) from about 50 records
     and 50 ranks of the window.
     """
-    from scipy.special import ndtri
-
     if n < 2 or limit < 1:
         return KeptInPlace(1.0, 0.0, (1.0, 0.0, 0.0))
     count, window = (
@@ -152,7 +151,7 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
     ranks = min(count, max(_RANKS, math.ceil(_WINDOW * count / window)))
     reach = window if ranks == count else max(round(window * ranks / count), 1)
     place = np.arange(1, ranks + 1)
-    u, m = place / (ranks + 1), ndtri((place - 0.375) / (ranks + 0.25))
+    u, m = place / (ranks + 1), special.ndtri((place - 0.375) / (ranks + 0.25))
     slope = math.sqrt(2 * math.pi) * np.exp(m * m / 2)
     left, right = u * slope / (count + 2), (1 - u) * slope
     sums, gradient = kernels.swapping.partner_sums(m, left * right, left, right, reach)

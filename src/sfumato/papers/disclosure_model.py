@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.errors import NotApplicable, ParameterError, join_names, unknown_name
 from sfumato.kernels.moments import covariance_root
+from sfumato.lazy import special
 from sfumato.papers.conditional import numbers, whiten
 from sfumato.typing import Numbers
 
@@ -334,13 +335,11 @@ class ZeroOne(Loss):
 
     def normal_variance(self, uncertainty: float) -> float:
         """Return (tolerance / normal quantile)²: 0 for no uncertainty, infinite from 1 on."""
-        from scipy.special import erfcinv
-
         if uncertainty <= 0:
             return 0.0
         if uncertainty >= 1:
             return math.inf if self.tolerance or uncertainty > 1 else 0.0
-        return float((self.tolerance / (math.sqrt(2) * erfcinv(uncertainty))) ** 2)
+        return float((self.tolerance / (math.sqrt(2) * special.erfcinv(uncertainty))) ** 2)
 
     def best(self, values: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
         """Return the middles of the windows of width 2 × tolerance that hold most, and what they do not hold."""

@@ -14,6 +14,7 @@ from sfumato.contract import Draws, Mask, Recipe, Snooper
 from sfumato.contract.score import digits, number
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
+from sfumato.lazy import linalg, optimize
 from sfumato.maps import NormalPopulation, ru_map
 from sfumato.papers.disclosure_model import (
     AddedNoise,
@@ -170,8 +171,6 @@ class ParameterSearch:
                 steps = {n: s / 4 for n, s in steps.items()}
 
     def _along(self) -> None:
-        from scipy.optimize import minimize
-
         if self.best is None or not math.isfinite(self.best[0]):
             return
         r, pairs, limits = self.r, list(self.risk.pairs()), [self.method.ranges[n] for n in self.names]
@@ -190,7 +189,9 @@ class ParameterSearch:
 
         start = (np.array([self.best[1][n] for n in self.names]) - low) / span
         ends = [(0.0, 1.0)] * len(self.names)
-        made = minimize(cost, start, method="SLSQP", bounds=ends, constraints={"type": "ineq", "fun": room}, tol=1e-12)
+        made = optimize.minimize(
+            cost, start, method="SLSQP", bounds=ends, constraints={"type": "ineq", "fun": room}, tol=1e-12
+        )
         if np.isfinite(made.x).all():
             self.at(low + np.clip(made.x, 0, 1) * span)
 
@@ -249,10 +250,8 @@ def _level(noise: float, method: AddedNoise) -> float:
 
 def limit_certainty(pair: Pair, risk: Risk, method: AddedNoise) -> Certainty:
     """Return the certainty that is left however much noise there is: from the numbers that carry none, and the prior."""
-    from scipy.linalg import null_space
-
     target, user = pair
-    still = null_space(method.shape).T  # combinations of the published numbers that the noise does not reach
+    still = linalg.null_space(method.shape).T  # combinations of the published numbers that the noise does not reach
     if len(still):
         last: DisclosureMethod = Publication(
             lambda never: Linear(still @ method.T, still @ method.fixed @ still.T), {"never": (0, 1)}
@@ -431,8 +430,6 @@ def check_threshold(r: float) -> None:
 
 def _bracketed(excess: Callable[[float], float], low: float, high: float) -> float:
     """Return the smallest value with excess ≤ 1, for an excess that falls; infinite if the highest has more."""
-    from scipy.optimize import brentq
-
     if excess(low) <= 1 + EXACT:
         return low
     top = high if math.isfinite(high) else max(2 * low, 1.0)
@@ -446,7 +443,9 @@ def _bracketed(excess: Callable[[float], float], low: float, high: float) -> flo
         while excess(small) <= 1 and small > 1e-300:
             top, small = small, small / 4
         bottom = small
-    root = float(brentq(lambda v: min(excess(v), 1e300) - 1, bottom, top, xtol=1e-300, rtol=1e-14, maxiter=200))
+    root = float(
+        optimize.brentq(lambda v: min(excess(v), 1e300) - 1, bottom, top, xtol=1e-300, rtol=1e-14, maxiter=200)
+    )
     step = 1e-14
     while excess(root) > 1 + EXACT:  # the safe side of the root
         root, step = (root * (1 + step) if root else 1e-300), 2 * step

@@ -15,6 +15,7 @@ from sfumato.contract.mask import Mask, Recipe, matrix_steps, run_steps
 from sfumato.contract.matrix import LARGEST, MatrixForm
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import NotApplicable, ParameterError, join_names, unknown_name
+from sfumato.lazy import csgraph
 from sfumato.masks.aggregation import RandomAggregation
 from sfumato.masks.identifiers import Identity, RandomOrder, RemoveIdentifiers
 from sfumato.masks.matrix_mask import MultiplyColumns, MultiplyRecords
@@ -60,13 +61,12 @@ def hat_of(A: Any, n: int, share: Numbers) -> Hat:
     if A is None:
         return Hat(np.ones((1, c)), np.ones((1, c)), np.full(c, float(n)))
     from scipy.sparse import block_array, csr_array
-    from scipy.sparse.csgraph import connected_components
 
     a: Any = csr_array(A)
     a.eliminate_zeros()
     r = a.shape[0]
     diagonal, row_sums = np.zeros((n, c)), np.zeros((n, c))
-    count, part = connected_components(block_array([[None, a], [a.T, None]]), directed=False)
+    count, part = csgraph.connected_components(block_array([[None, a], [a.T, None]]), directed=False)
     rows, columns = (np.bincount(p, minlength=count) for p in (part[:r], part[r:]))
 
     # a single row a over some records: H = aa′ / (π|a|² + 1 - π)

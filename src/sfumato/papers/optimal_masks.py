@@ -9,6 +9,7 @@ import numpy as np
 
 from sfumato.contract.mask import Mask, Recipe
 from sfumato.errors import NotApplicable, join_names
+from sfumato.lazy import linalg, optimize
 from sfumato.masks import Identity, MatrixMask, StructuredNoise, SuppressColumns
 from sfumato.papers.conditional import conditional_variance, omega
 from sfumato.papers.inferential import Disclosure, InferentialDisclosure, RandomMatrix
@@ -126,14 +127,12 @@ def _readable(problem: MaskingProblem, V: Numbers) -> tuple[Numbers, Numbers]:
 
     B = W′V T has the rows of the identity for c attributes; T, shape (c, c), is returned too.
     """
-    from scipy.linalg import qr
-
     p, c = len(problem.columns), V.shape[1]
     if not c:
         return np.zeros((p, 0)), np.zeros((0, 0))
     plain = problem.white.root.T @ V
     sd = np.sqrt(np.diag(problem.S_xx))
-    _, _, order = qr((plain * sd[:, None]).T, mode="economic", pivoting=True)
+    _, _, order = linalg.qr((plain * sd[:, None]).T, mode="economic", pivoting=True)
     lead = np.sort(order[:c])
     T: Numbers = np.linalg.inv(plain[lead]).astype(np.float64)
     B: Numbers = plain @ T
@@ -266,8 +265,6 @@ def _improved(H: Numbers, J: Numbers, functional: Functional, start: Numbers) ->
 
     The slope of tr(SK) in A is 2(I - K)SA(A′A)⁻¹.
     """
-    from scipy.optimize import minimize
-
     scale = float(np.trace(H))
 
     def parts(x: Numbers) -> tuple[Numbers, Numbers, Numbers]:
@@ -298,7 +295,7 @@ def _improved(H: Numbers, J: Numbers, functional: Functional, start: Numbers) ->
         along = ends(rest)[1].T
         return np.array([2 * np.outer(v @ rest, (v @ J) @ right).ravel() for v in along])
 
-    x: Numbers = minimize(  # type: ignore[call-overload]
+    x: Numbers = optimize.minimize(  # type: ignore[call-overload]
         loss,
         start.ravel(),
         jac=slope,

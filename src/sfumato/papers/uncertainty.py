@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.lazy import stats
 from sfumato.papers.conditional import conditional_variance
 from sfumato.papers.disclosure_model import (
     AddedNoise,
@@ -271,8 +272,6 @@ class _Posteriors:
 
 def _around(value: float, error: float, draws: float) -> SimulatedEstimate:
     """Return a value with the interval of a standard error from `draws` draws, on the logarithm."""
-    from scipy.stats import t
-
     reach = math.exp(float(t.ppf(0.975, draws - 1)) * error / value) if value > 0 else 1.0
     return SimulatedEstimate(value, value / reach, value * reach)
 

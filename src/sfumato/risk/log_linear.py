@@ -17,6 +17,7 @@ from sfumato.contract import Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of, unknown_name
+from sfumato.lazy import special
 from sfumato.risk.expected_counts import (
     ClassTable,
     FittedCounts,
@@ -213,10 +214,8 @@ def right(h: Numbers) -> Numbers:
 
 def right_square(h: Numbers) -> Numbers:
     """Return E[1/F²] = e⁻ʰ/h·Σ_{m≥1} hᵐ/(m·m!) of F - 1 ~ Poisson(h)."""
-    from scipy.special import expi
-
     middle = np.clip(h, 1e-3, 50.0)
-    series = np.exp(-middle) / middle * (expi(middle) - np.log(middle) - np.euler_gamma)
+    series = np.exp(-middle) / middle * (special.expi(middle) - np.log(middle) - np.euler_gamma)
     large = np.maximum(h, 50.0)
     return np.select(
         [h < 1e-3, h > 50], [1 - 3 * h / 4, (1 + 1 / large + 2 / large**2 + 6 / large**3) / large**2], series

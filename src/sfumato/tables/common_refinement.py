@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import ParameterError
+from sfumato.lazy import csgraph, optimize
 from sfumato.tables.label_tree import LabelTree, strides
 from sfumato.typing import Numbers, Whole
 
@@ -197,8 +198,6 @@ def _evenest(members: Sequence[Whole], values: Sequence[Numbers], leaves: int) -
 
 def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half: float) -> Numbers:
     """Return some values with these sums, by a linear program for the smallest changes that make the sums possible."""
-    from scipy.optimize import linprog
-
     wanted = np.concatenate(values)
     scale = max(float(wanted.max(initial=0.0)) / 1e3, 1e-300)
     rows = sparse.vstack([
@@ -206,7 +205,7 @@ def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half:
         for m, v in zip(members, values, strict=True)
     ])  # fmt: skip
     change = sparse.eye_array(len(wanted))
-    found = linprog(
+    found = optimize.linprog(
         np.concatenate([np.zeros(leaves), np.ones(2 * len(wanted))]),
         A_ub=sparse.vstack([sparse.hstack([rows, change, -change]), sparse.hstack([-rows, -change, change])], format="csr"),
         b_ub=np.concatenate([wanted + half, half - wanted]) / scale,
@@ -223,8 +222,6 @@ def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half:
 
 def _together(members: Sequence[Whole], sizes: Sequence[int]) -> list[Numbers]:
     """Count for each finest cell the cells linked to it by overlaps, itself included."""
-    from scipy.sparse.csgraph import connected_components
-
     starts = np.cumsum([0, *sizes])
     pairs = [
         np.stack([a + starts[i], b + starts[i + 1]])[:, (a >= 0) & (b >= 0)]
@@ -232,6 +229,8 @@ def _together(members: Sequence[Whole], sizes: Sequence[int]) -> list[Numbers]:
     ]
     one, other = np.concatenate(pairs, axis=1)
     n = int(starts[-1])
-    _, group = connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(n, n)), directed=False)
+    _, group = csgraph.connected_components(
+        sparse.coo_array((np.ones(len(one)), (one, other)), shape=(n, n)), directed=False
+    )
     tied = np.bincount(group)[group].astype(np.float64)
     return np.split(tied, starts[1:-1])

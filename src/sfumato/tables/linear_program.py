@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from sfumato.errors import SfumatoError
+from sfumato.lazy import csgraph
 from sfumato.tables.cells import Cells, set_codes
 from sfumato.typing import Flags, Numbers, Whole
 
@@ -195,14 +196,12 @@ def _merged(
 
 def _parts(rows: sparse.csr_array) -> tuple[Whole, Whole]:
     """Return the part of each leaf and row, numbered from 0; -1 for a leaf that is in no row."""
-    from scipy.sparse.csgraph import connected_components
-
     count, leaves = rows.shape
     if not count:
         return np.full(leaves, -1, np.int64), np.zeros(0, np.int64)
     row, leaf = np.repeat(np.arange(count), np.diff(rows.indptr)), rows.indices + count
     graph = sparse.csr_array((np.ones(len(leaf)), (row, leaf)), shape=(count + leaves, count + leaves))
-    _, label = connected_components(graph, directed=False)
+    _, label = csgraph.connected_components(graph, directed=False)
     used, row_part = np.unique(label[:count], return_inverse=True)
     part = np.searchsorted(used, label[count:])
     part = np.where((part < len(used)) & (used[np.minimum(part, len(used) - 1)] == label[count:]), part, -1)

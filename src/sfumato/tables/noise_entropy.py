@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import SfumatoError
+from sfumato.lazy import optimize
 from sfumato.typing import Numbers
 
 _NOTHING = 1e-9  # what counts as zero in a linear program
@@ -71,9 +72,7 @@ def _program(
     aim: Numbers, below: Numbers, bound: Numbers, equal: Numbers, level: Numbers
 ) -> tuple[float, Numbers] | None:
     """Return the smallest value of aim · p over 0 ≤ p ≤ 1 with the (in)equalities, and its p; None if infeasible."""
-    from scipy.optimize import linprog
-
-    found = linprog(aim, A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
+    found = optimize.linprog(aim, A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
     return None if found.status != 0 or found.x is None else (float(aim @ found.x), np.asarray(found.x))
 
 

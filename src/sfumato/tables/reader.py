@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from sfumato.errors import NotApplicable
+from sfumato.lazy import linalg
 from sfumato.tables.cells import Status
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rta.priors import Prior
@@ -330,8 +331,6 @@ def _prior(m: sparse.csr_array, v: Numbers) -> sparse.csr_array:
 
 def _blocks(seen: Observed, m: sparse.csr_array, v: Numbers, block: Whole) -> Iterator[tuple[Whole, Whole, Numbers]]:
     """Yield leaves, contributors and Γ of every block of several leaves."""
-    from scipy.linalg import solve_triangular
-
     size = np.bincount(block)
     k = _prior(m, v)
     first = seen.rows.indptr[:-1]
@@ -352,7 +351,7 @@ def _blocks(seen: Observed, m: sparse.csr_array, v: Numbers, block: Whole) -> It
         diagonal = np.diag(system).copy()
         system[np.diag_indices_from(system)] += np.maximum(seen.error[rows], _RIDGE * np.maximum(diagonal, 1e-300))
         use = diagonal > 0
-        half = solve_triangular(np.linalg.cholesky(system[np.ix_(use, use)]), h[use], lower=True)
+        half = linalg.solve_triangular(np.linalg.cholesky(system[np.ix_(use, use)]), h[use], lower=True)
         yield leaves, people, half.T @ half
 
 

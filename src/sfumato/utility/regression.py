@@ -16,6 +16,7 @@ from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learne
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, count_of, plural
+from sfumato.lazy import special
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import FEWEST, weighted_flag, weights_of
@@ -63,12 +64,12 @@ class Combined:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval, by the t distribution."""
-        from scipy.special import ndtri, stdtrit
-
         if not 0 < level < 1:
             raise ParameterError(f"the level of an interval must be a number between 0 and 1; got {level}.")
         p = (1 + level) / 2
-        reach = self.error * float(stdtrit(self.freedom, p) if math.isfinite(self.freedom) else ndtri(p))
+        reach = self.error * float(
+            special.stdtrit(self.freedom, p) if math.isfinite(self.freedom) else special.ndtri(p)
+        )
         return self.estimate - reach, self.estimate + reach
 
 

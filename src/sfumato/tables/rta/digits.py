@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
+from sfumato.lazy import special
 from sfumato.tables.cells import Cells
 from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table
@@ -227,9 +228,7 @@ def cut_sd(low: Numbers, high: Numbers) -> Numbers:
     >>> cut_sd(np.array([-np.inf, 0.0]), np.array([np.inf, np.inf])).round(4).tolist()
     [1.0, 0.6028]
     """
-    from scipy.special import ndtr
-
-    inside = ndtr(high) - ndtr(low)
+    inside = special.ndtr(high) - special.ndtr(low)
     density = [np.exp(-(e**2) / 2) / np.sqrt(2 * np.pi) for e in (low, high)]
     ends = [np.where(np.isinf(e), 0.0, e) * d for e, d in zip((low, high), density, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):

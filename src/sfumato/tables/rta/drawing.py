@@ -12,6 +12,7 @@ from scipy import sparse
 
 from sfumato.contract.draws import Draws
 from sfumato.errors import ParameterError
+from sfumato.lazy import csgraph
 from sfumato.schema.hierarchy import label_of
 from sfumato.tables.cells import TOTAL, Cells
 from sfumato.tables.rta.priors import AttackerKnowledge
@@ -219,11 +220,9 @@ def correlated(covariance: sparse.csr_array, ids: Whole, draws: Draws) -> Number
     A block's noise is the symmetric root of its covariance times a keyed normal number for each leaf, in any order. Another
     covariance has other numbers: with the same ones, two publications could be solved for the values.
     """
-    from scipy.sparse.csgraph import connected_components
-
     variance = covariance.diagonal()
     noise = brownian(variance, ids, draws)
-    block = connected_components(covariance, directed=False)[1]
+    block = csgraph.connected_components(covariance, directed=False)[1]
     for b in np.flatnonzero(np.bincount(block) > 1):
         members = np.flatnonzero(block == b)
         members = members[np.argsort(ids[members])]

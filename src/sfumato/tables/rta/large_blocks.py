@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.lazy import csgraph
 from sfumato.tables.rta.priors import AttackerKnowledge, conjugate_gradients
 from sfumato.typing import Numbers, Whole
 
@@ -210,11 +211,9 @@ def _two_largest(
 
 def _independent(omega: Numbers | sparse.csr_array) -> tuple[sparse.csr_array, Numbers]:
     """Return the covariance of the noise, without correlations within large clusters, and variances D with Ω - D ⪰ 0."""
-    from scipy.sparse.csgraph import connected_components
-
     if isinstance(omega, np.ndarray):
         return sparse.csr_array(sparse.diags_array(omega)), omega
-    cluster = connected_components(omega, directed=False)[1]
+    cluster = csgraph.connected_components(omega, directed=False)[1]
     size = np.bincount(cluster)
     own, order = omega.diagonal().copy(), np.argsort(cluster, kind="stable")
     start = np.concatenate([[0], np.cumsum(size)])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import NotApplicable, ParameterError
+from sfumato.lazy import csgraph
 from sfumato.tables.rta.large_blocks import WIDER, left_near
 from sfumato.tables.rta.priors import AttackerKnowledge, Prior, blocks_of, checked_noise, conjugate_gradients
 from sfumato.tables.table import Table
@@ -317,9 +318,7 @@ def _unknowns_of(known: AttackerKnowledge, contributor: int) -> Whole:
 
 def _solved(s: sparse.csr_array, b: Numbers) -> Numbers:
     """Return S⁺b, by the part of S that b reaches."""
-    from scipy.sparse.csgraph import connected_components
-
-    part = connected_components(s, directed=False)[1]
+    part = csgraph.connected_components(s, directed=False)[1]
     rows = np.flatnonzero(np.isin(part, part[b != 0]))
     x = np.zeros(len(b))
     small = s[rows][:, rows]

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from sfumato.contract.parameters import param
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
+from sfumato.lazy import csgraph
 from sfumato.tables.contributions import Contributions
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
@@ -360,8 +361,6 @@ class AttackerKnowledge:
 
 def blocks_of(known: AttackerKnowledge, noise: sparse.csr_array | None = None) -> Whole:
     """Return the block of each leaf: leaves that share an unknown, or correlated noise, are in one block."""
-    from scipy.sparse.csgraph import connected_components
-
     loading = known.loading
     leaves, unknowns = loading.shape
     rows = np.repeat(np.arange(leaves), np.diff(loading.indptr))
@@ -371,7 +370,7 @@ def blocks_of(known: AttackerKnowledge, noise: sparse.csr_array | None = None) -
         entries = noise.tocoo()
         start, end = np.concatenate([start, entries.row]), np.concatenate([end, entries.col])
     graph = sparse.csr_array((np.ones(len(start)), (start, end)), shape=(leaves + unknowns,) * 2)
-    found = connected_components(graph, directed=False)[1][:leaves]
+    found = csgraph.connected_components(graph, directed=False)[1][:leaves]
     return np.unique(found, return_inverse=True)[1].ravel().astype(np.int64)
 
 

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, NotApplicable, join_names
+from sfumato.lazy import csgraph, linalg
 from sfumato.tables.cells import TOTAL, Cells
 from sfumato.tables.rta.digits import round_up, unit
 from sfumato.tables.rta.drawing import brownian, leaf_draws, leaf_ids
@@ -229,12 +230,10 @@ class Rivals:
 
     def _regressions(self, keys: list[tuple[int, int]], omega: sparse.csr_array) -> tuple[Numbers, sparse.csr_array]:
         """Return each target's current posterior variance, and x = (K_g + Ω)⁻¹a, pairs × leaves; by linked leaves."""
-        from scipy.linalg import cho_factor, cho_solve
-        from scipy.sparse.csgraph import connected_components
 
         known, v, by = self.known, self.known.variance, self.known.by_unknown
         s = known.covariance(omega)
-        part = connected_components(s, directed=False)[1]
+        part = csgraph.connected_components(s, directed=False)[1]
         order = np.argsort(part, kind="stable")
         start = np.concatenate([[0], np.cumsum(np.bincount(part))])
         where = part[by.indices[by.indptr[[t for t, _ in keys]]]]
@@ -254,7 +253,7 @@ class Rivals:
             owns = [self._own(keys[i][1]) for i in mine]
             who = np.unique(np.concatenate([[keys[i][0] for i in mine], *owns])).astype(np.int64)
             loads = by[:, who].tocsr()[at].toarray() * np.sqrt(v[who])
-            solved = cho_solve(cho_factor(dense, lower=True), loads)
+            solved = linalg.cho_solve(linalg.cho_factor(dense, lower=True), loads)
             for i, own in zip(mine, owns, strict=True):
                 target = keys[i][0]
                 h, others = int(np.searchsorted(who, target)), np.searchsorted(who, own)
