@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LazyModule", "csgraph", "lazy_names", "linalg", "optimize", "pd", "special", "stats"]
+__all__ = ["LazyModule", "csgraph", "lazy_names", "linalg", "optimize", "pa", "pc", "pd", "special", "stats"]
 
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -69,10 +69,12 @@ class LazyModule:
 # Libraries that take long to import, in one place: `from sfumato.lazy import pd, special`.
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
     from scipy import linalg, optimize, special, stats
     from scipy.sparse import csgraph
 else:
-    pd = LazyModule("pandas")
+    pd, pa, pc = LazyModule("pandas"), LazyModule("pyarrow"), LazyModule("pyarrow.compute")
     linalg, optimize = LazyModule("scipy.linalg"), LazyModule("scipy.optimize")
     special, stats = LazyModule("scipy.special"), LazyModule("scipy.stats")
     csgraph = LazyModule("scipy.sparse.csgraph")

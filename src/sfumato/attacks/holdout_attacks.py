@@ -6,7 +6,6 @@ from abc import abstractmethod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -23,7 +22,7 @@ from sfumato.contract import Attack, Draws, Guesses, Parametric, Release, Snoope
 from sfumato.data import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
 from sfumato.lazy import special
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 
 class Repeated(Parametric, abstract=True):
@@ -60,7 +59,7 @@ def holdout_of(outcome: Release) -> Microdata:
     return outcome.holdout
 
 
-def sample_rows(ids: NDArray[np.int64], count: int, draws: Draws) -> NDArray[np.int64]:
+def sample_rows(ids: Whole, count: int, draws: Draws) -> Whole:
     """Return row numbers of at most `count` records, drawn at random by their ids; all of them if there are no more."""
     if len(ids) <= count:
         return np.arange(len(ids))
@@ -84,7 +83,7 @@ class Descriptions(NamedTuple):
     low: Numbers
     high: Numbers
 
-    def take(self, rows: NDArray[np.int64]) -> Descriptions:
+    def take(self, rows: Whole) -> Descriptions:
         """Return some of them."""
         return Descriptions(self.low[rows], self.high[rows])
 
@@ -93,7 +92,7 @@ class Descriptions(NamedTuple):
         _, first = np.unique(np.hstack([self.low, self.high]), axis=0, return_index=True)
         return self.take(np.sort(first))
 
-    def counts(self, people: Numbers) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def counts(self, people: Numbers) -> tuple[Whole, Whole]:
         """Return how many people fit each description, and the row of one of them; shape (a,) each."""
         return kernels.boxes.box_counts(people, self.low, self.high)
 
@@ -135,13 +134,13 @@ class SingleOut(ControlledAttack, Describing):
         target = np.where(counts == 1, people.batch([]).ids[row], -1)
         return Guesses(target, np.ones(len(counts), np.int64), counts, right, alone(random, len(people), size))
 
-    def descriptions(self, released: Numbers, numbers: NDArray[np.bool_], g: np.random.Generator) -> Descriptions:
+    def descriptions(self, released: Numbers, numbers: Flags, g: np.random.Generator) -> Descriptions:
         """Return descriptions that fit one released record alone, in random order; there may be none."""
         if self.describe == "one column":
             return _of_one_column(released, numbers, self.attacks, g)
         return self._of_several(released, numbers, g)
 
-    def _of_several(self, released: Numbers, numbers: NDArray[np.bool_], g: np.random.Generator) -> Descriptions:
+    def _of_several(self, released: Numbers, numbers: Flags, g: np.random.Generator) -> Descriptions:
         t, p = released.shape
         median = np.array([np.median(c[c > -np.inf]) if (c > -np.inf).any() else 0.0 for c in released.T])
         found = Descriptions(np.empty((0, p)), np.empty((0, p)))
@@ -158,9 +157,7 @@ class SingleOut(ControlledAttack, Describing):
                 break
         return found.take(np.arange(min(len(found.low), self.attacks)))
 
-    def _random(
-        self, released: Numbers, numbers: NDArray[np.bool_], count: int, g: np.random.Generator
-    ) -> Descriptions:
+    def _random(self, released: Numbers, numbers: Flags, count: int, g: np.random.Generator) -> Descriptions:
         """Return random descriptions: of columns, of "equal", "at least" or "at most", of values within the range."""
         p = released.shape[1]
         width = 1 if self.describe == "one column" else self.width
@@ -179,7 +176,7 @@ class SingleOut(ControlledAttack, Describing):
         return Descriptions(low, high)
 
 
-def _some_columns(count: int, columns: int, width: int, g: np.random.Generator) -> NDArray[np.bool_]:
+def _some_columns(count: int, columns: int, width: int, g: np.random.Generator) -> Flags:
     """Return `count` random choices of `width` columns, or of all if there are no more; shape (count, columns)."""
     rank = g.random((count, columns)).argsort(axis=1).argsort(axis=1)
     return np.asarray(rank < width)
@@ -203,7 +200,7 @@ def _of_one_column(released: Numbers, numbers: NDArray[np.bool_], most: int, g: 
     return Descriptions(np.where(used, low[some, None], -np.inf), np.where(used, high[some, None], np.inf))
 
 
-def alone(counts: NDArray[np.int64], people: int, size: int) -> Numbers:
+def alone(counts: Whole, people: int, size: int) -> Numbers:
     """Return the probability that exactly one of `counts` people is in a random part of `size` of all people, shape (a,).
 
     Hypergeometric; without a smaller part it is 1 where the count is 1, and 0 elsewhere.

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato import kernels
 from sfumato.attacks.attacker_file import LinkageFiles, LinkageKey, key_names, link_column, linkage_keys, missing_rule
@@ -299,7 +298,7 @@ class LinkByWeight(Attack, Weighing):
         return kernels.agreement.fit(patterns, counts, len(some) * min(1.0, t / m))
 
 
-def _sample(here: NDArray[np.int64], there: NDArray[np.int64], draws: Draws) -> NDArray[np.int64]:
+def _sample(here: Whole, there: Whole, draws: Draws) -> Whole:
     """Return targets, in random order but all if that is not too much, whose candidates are not too many together."""
     candidates = np.bincount(there, minlength=int(here.max(initial=0)) + 1)[here]
     if candidates.sum() <= MOST_PAIRS:

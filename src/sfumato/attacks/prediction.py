@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato import kernels
 from sfumato.attacks.attacker_file import attribution_keys, check_in_common, people_of
@@ -16,7 +15,7 @@ from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
 from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, NotApplicable
 from sfumato.kernels.moments import is_constant
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 Model = Literal["forest", "linear", "classes"]
 MODELS = {
@@ -40,7 +39,7 @@ Predict = Callable[[Batch], Numbers]
 class Predicted:
     """What a model fitted to the release says of m targets."""
 
-    known: NDArray[np.bool_]
+    known: Flags
     """Which records of the targets' file have a value, shape (n,): the m targets."""
     truth: Numbers
     """Their values, shape (m,): numbers, or codes into `values`."""
@@ -261,7 +260,7 @@ def _rounded(batch: Batch, name: str, widths: Mapping[str, float]) -> Numbers:
     return np.floor(x / widths[name]) * widths[name] if name in widths else x
 
 
-def _target(batch: Batch, column: str, values: Sequence[Any] | None) -> tuple[NDArray[np.bool_], Numbers]:
+def _target(batch: Batch, column: str, values: Sequence[Any] | None) -> tuple[Flags, Numbers]:
     """Return which records have a value, and those values: numbers, or codes into `values`, other ones after its end."""
     if values is None:
         y = batch.numbers(column)

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.charts import theme
 from sfumato.charts.captions import short, symbol
 from sfumato.charts.theme import SERIES, SHAPES, colour_of, shape_of, text_width
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.lazy import pd
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 Limits = float | Mapping[str, float] | None
 
@@ -100,7 +99,7 @@ class Sweep:
         asked = {r.label: max_risk.get(r.label, max_risk.get(r.measure)) for r in self.risks}
         return {label: float(limit) for label, limit in asked.items() if limit is not None}
 
-    def feasible(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
+    def feasible(self, limits: Mapping[str, float]) -> Flags:
         """Return which points keep the upper limit of every risk at or below its threshold, shape (points,)."""
         good = np.ones(len(self.points), bool)
         for risk in self.risks:

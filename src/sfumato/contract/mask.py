@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract.draws import Draws, check_draws
@@ -36,6 +35,7 @@ from sfumato.errors import (
 from sfumato.files import write_text
 from sfumato.schema import Attribute, Scale, Schema
 from sfumato.toml import dump, parse
+from sfumato.typing import Numbers
 from sfumato.version import VERSION
 
 In = TypeVar("In")
@@ -154,7 +154,7 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         within = self.parameters().get("within")
         return (getattr(self, "within", None) or ()) if within is not None and within.columns == "many" else ()
 
-    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
+    def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Any:
         """Return the covariance (k, k) of the noise added to these columns, or None if the method is not additive noise."""
         return None
 
@@ -235,7 +235,7 @@ def check_values(data: Microdata, names: Iterable[str]) -> None:
             raise DataError(f"column '{name}' holds {int(wild):,} infinite values. Set them to missing.")
 
 
-def _counted(attribute: Attribute, name: str, rows: Rows) -> NDArray[np.float64]:
+def _counted(attribute: Attribute, name: str, rows: Rows) -> Numbers:
     x = numbers_of(rows.columns[name], attribute)
     return np.array([len(x), (~np.isnan(x)).sum(), np.isinf(x).sum()], np.float64)
 
@@ -479,7 +479,7 @@ class Recipe:
             now = after
         return tuple(found)
 
-    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
+    def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Any:
         """Return the covariance of all additive noise on these columns, or None if some step is not additive noise."""
         total = np.zeros_like(covariance)
         for step in self.steps:

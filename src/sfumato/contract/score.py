@@ -9,8 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from sfumato.typing import Numbers
 
 
 class Side(StrEnum):
@@ -41,10 +40,10 @@ class Score:
     variant: str = ""
     groups: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, float] = field(default_factory=dict)
-    find_records: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False, compare=False)
+    find_records: Callable[[], Numbers] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
-    def records(self) -> NDArray[np.float64] | None:
+    def records(self) -> Numbers | None:
         """The value of each original record, shape (n,); None where the measure has none."""
         return None if self.find_records is None else self.find_records()
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
@@ -18,7 +17,7 @@ from sfumato.contract.release import Release
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable
 from sfumato.lazy import special
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 Strategy = Literal["naive", "bayes"]
 
@@ -108,7 +107,7 @@ class Snooper(Parametric, family="snooper"):
 class Guesses:
     """What an attack concluded about each of m targets: for the custodian's eyes only."""
 
-    target: NDArray[np.int64]
+    target: Whole
     """Id of the original record that was attacked, shape (m,)."""
     guess: NDArray[Any]
     """The answer, shape (m,): the id of a record, or the code of a value; one of the best, where several tie."""

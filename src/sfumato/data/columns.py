@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,9 @@ from typing_extensions import override
 
 from sfumato.errors import DataError
 from sfumato.kernels.classes import mix64
-from sfumato.lazy import LazyModule
+from sfumato.lazy import pa, pc
 from sfumato.schema.attribute import Attribute
-from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = LazyModule("pyarrow")
-    pc = LazyModule("pyarrow.compute")
+from sfumato.typing import Flags, Numbers, Whole
 
 _MANY = 10_000
 """With fewer records than this it does not matter how distinct values are kept."""
@@ -167,12 +160,12 @@ class Column:
     A column that no method touches keeps its Arrow form, so it leaves exactly as it came in.
     """
 
-    def __init__(self, arrow: pa.ChunkedArray | pa.Array | None, numbers: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, arrow: pa.ChunkedArray | pa.Array | None, numbers: Numbers | None = None) -> None:
         self._arrow = arrow
         self._numbers = numbers
 
     @classmethod
-    def from_numbers(cls, values: NDArray[Any], null: NDArray[np.bool_] | None = None, integer: bool = False) -> Column:
+    def from_numbers(cls, values: NDArray[Any], null: Flags | None = None, integer: bool = False) -> Column:
         """Make a number column from an array; `null` marks the missing ones; `integer` stores whole numbers."""
         values = np.asarray(values, np.float64)
         if null is not None and null.any():
@@ -188,7 +181,7 @@ class Column:
         whole = filled.astype(np.int64)
         return cls(pa.array(whole, mask=mask if mask.any() else None))
 
-    _null: NDArray[np.bool_] | None = None
+    _null: Flags | None = None
 
     @classmethod
     def from_values(cls, values: Iterable[object]) -> Column:
@@ -227,20 +220,20 @@ class Column:
         return self._arrow is None or not pa.types.is_nested(self._arrow.type)
 
     @cached_property
-    def null(self) -> NDArray[np.bool_]:
+    def null(self) -> Flags:
         """Which values are null (NaN is not null)."""
         if self._arrow is None:
             return self._null if self._null is not None else np.zeros(len(self), bool)
         return np.asarray(self._arrow.is_null().to_numpy(zero_copy_only=False), bool)
 
     @property
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Numbers:
         """The column as float64, NaN where missing; refused for text and dates."""
         if self._numbers is None:
             self._numbers = self._to_numbers()
         return self._numbers
 
-    def _to_numbers(self) -> NDArray[np.float64]:
+    def _to_numbers(self) -> Numbers:
         if self.kind not in (Kind.NUMBER, Kind.BOOLEAN):
             raise DataError(f"the column holds {self.kind}, where numbers are needed.")
         arrow = self._arrow
@@ -251,7 +244,7 @@ class Column:
         return np.asarray(floats.to_numpy(zero_copy_only=False), np.float64)
 
     @cached_property
-    def days(self) -> NDArray[np.float64]:
+    def days(self) -> Numbers:
         """A column of dates in days since 1970, NaN where missing; times of day are fractions."""
         zone = getattr(self.arrow.type, "tz", None)
         ticks = self.arrow.cast(pa.timestamp("us", tz=zone), safe=False).cast(pa.int64()).cast(pa.float64())
@@ -313,14 +306,14 @@ class Column:
         return rank[raw], values
 
     @cached_property
-    def missing(self) -> NDArray[np.bool_]:
+    def missing(self) -> Flags:
         """Which values are null or NaN."""
         if self.kind is Kind.NUMBER:
             return np.isnan(self.numbers) | self.null
         return self.null
 
     @cached_property
-    def hashes(self) -> NDArray[np.int64]:
+    def hashes(self) -> Whole:
         """A 63-bit number per value, the same on every engine and in every run; 1 and 1.0 hash alike; missing is 0."""
         if self.kind is Kind.NUMBER:
             return np.where(self.missing, 0, (mix64(self._bits()) >> np.uint64(1)).astype(np.int64))
@@ -418,12 +411,12 @@ class LazyColumn(Column):
         return self._made.arrow
 
     @property
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Numbers:
         """The column as float64."""
         return self._made.numbers
 
     @cached_property
-    def null(self) -> NDArray[np.bool_]:
+    def null(self) -> Flags:
         """Which values are null."""
         return self._made.null
 
@@ -433,7 +426,7 @@ class LazyColumn(Column):
         return self._made.ranks
 
     @cached_property
-    def hashes(self) -> NDArray[np.int64]:
+    def hashes(self) -> Whole:
         """A 63-bit number per value."""
         return self._made.hashes
 
@@ -450,7 +443,7 @@ def _hash(value: object) -> int:
     return int.from_bytes(hashlib.blake2b(str(value).encode(), digest_size=8).digest(), "little") >> 1
 
 
-def missing_of(column: Column, attribute: Attribute) -> NDArray[np.bool_]:
+def missing_of(column: Column, attribute: Attribute) -> Flags:
     """Return which values of a column of any kind are null, NaN or coded as missing."""
     if not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
         return column.missing

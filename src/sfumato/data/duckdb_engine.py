@@ -17,7 +17,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.data.aggregates import Names
@@ -38,6 +37,7 @@ from sfumato.errors import DataError, join_names, repeated
 from sfumato.files import full_disk, private_folder, remove_private
 from sfumato.schema.attribute import RECORD_ID
 from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
 _ROWS = 2**17
 """Largest number of records of a piece."""
@@ -209,7 +209,7 @@ class DuckDBEngine(SqlEngine):
                 tables = (pa.Table.from_batches([batch]).cast(with_ids(schema)) for batch in _each(reader))
                 return DuckDBEngine(keyed._relation, PrivateFile.write(tables, schema), by_id=False)
 
-    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> Numbers:
         """Apply a function to every piece and add the arrays it returns, in order."""
         with closing(self.batches(columns)) as batches:
             total = np.asarray(function(next(batches)), np.float64)

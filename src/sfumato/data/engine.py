@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +24,17 @@ from sfumato.data.aggregates import (
 )
 from sfumato.data.columns import Column, Kind, kind_of, visible_only
 from sfumato.errors import DataError, unknown_name
-from sfumato.lazy import LazyModule
+from sfumato.lazy import pa
 from sfumato.schema.attribute import RECORD_ID, Attribute
 from sfumato.schema.schema import Schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = LazyModule("pyarrow")
+from sfumato.typing import Numbers, Whole
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Some records in memory: hidden ids (int64, shape n; negative for simulated records) and columns of length n."""
 
-    ids: NDArray[np.int64]
+    ids: Whole
     columns: Mapping[str, Column]
 
     def __len__(self) -> int:
@@ -64,9 +60,9 @@ class Groups:
 
     columns: Mapping[str, Column]
     """The values of each combination, columns of length c; NaN is null."""
-    counts: NDArray[np.int64]
+    counts: Whole
     """How many records have it, shape (c,)."""
-    sums: Mapping[str, NDArray[np.float64]]
+    sums: Mapping[str, Numbers]
     """Sums over those records of the columns that were asked for, shape (c,)."""
 
     @classmethod
@@ -90,8 +86,8 @@ def to_array(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 RowFunction = Callable[[Rows], Rows]
-SortKeys = Callable[[NDArray[np.int64]], NDArray[np.float64]]
-Reduction = Callable[[Rows], NDArray[np.float64]]
+SortKeys = Callable[[Whole], Numbers]
+Reduction = Callable[[Rows], Numbers]
 
 
 class Engine(ABC):
@@ -129,7 +125,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> Numbers:
         """Apply a function to every piece and add the arrays it returns."""
 
     def group(
@@ -310,7 +306,7 @@ class LocalEngine(Engine):
         """Return the records sorted by a number per id."""
         return self.hold(self.rows.take(np.argsort(keys(self.rows.ids), kind="stable")))
 
-    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> Numbers:
         """Apply a function to all records."""
         return function(self.collect(columns))
 

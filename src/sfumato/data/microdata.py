@@ -22,7 +22,7 @@ from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, unk
 from sfumato.kernels.moments import Moments, centred_products, first_pass
 from sfumato.lazy import pd
 from sfumato.schema import Attribute, Level, Schema
-from sfumato.typing import Coded, Numbers
+from sfumato.typing import Coded, Flags, Numbers, Whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Batch:
         return len(self.rows)
 
     @property
-    def ids(self) -> NDArray[np.int64]:
+    def ids(self) -> Whole:
         """Hidden record ids, shape (n,)."""
         return self.rows.ids
 
@@ -56,7 +56,7 @@ class Batch:
         codes, values = self.column(name).codes
         return np.where(self.missing(name), np.int32(-1), codes), values
 
-    def units(self, name: str) -> NDArray[np.int64]:
+    def units(self, name: str) -> Whole:
         """Return the id that a column's random numbers depend on: the household's for household columns, else the record's."""
         household = self.schema.one("household")
         if self.schema[name].level is not Level.HOUSEHOLD or household is None:
@@ -106,11 +106,11 @@ class Batch:
             return self.with_columns({name: Column.from_codes(codes, old.codes[1], old)})
         return self.with_columns({name: Column.from_codes(codes, values)})
 
-    def missing(self, name: str) -> NDArray[np.bool_]:
+    def missing(self, name: str) -> Flags:
         """Return which values of a column of any kind are null, NaN or coded as missing, shape (n,)."""
         return missing_of(self.column(name), self.schema[name])
 
-    def members(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def members(self, names: Sequence[str]) -> tuple[Whole, Whole]:
         """Return one row number for each unit that these columns describe, and for each record the unit it belongs to.
 
         Units are households, where the columns describe households, else records. Columns of one step must all have the same
@@ -163,14 +163,14 @@ def _off_codes(new: Numbers, old: Numbers, codes: Sequence[float], integer: bool
     return new
 
 
-def _gap(column: Column, attribute: Attribute) -> NDArray[np.bool_] | None:
+def _gap(column: Column, attribute: Attribute) -> Flags | None:
     """Return which values are missing or coded as missing; None if none are."""
 
-    def find() -> NDArray[np.bool_] | None:
+    def find() -> Flags | None:
         gap = np.isnan(numbers_of(column, attribute))
         return gap if gap.any() else None
 
-    found: NDArray[np.bool_] | None = column.remember(("gap", attribute.missing), find)
+    found: Flags | None = column.remember(("gap", attribute.missing), find)
     return found
 
 
@@ -311,7 +311,7 @@ class Microdata:
         before = self.schema
         return Microdata(self.engine.map_batches(lambda rows: function(Batch(rows, before)).rows), schema)
 
-    def reorder(self, keys: Callable[[NDArray[np.int64]], Numbers]) -> Microdata:
+    def reorder(self, keys: Callable[[Whole], Numbers]) -> Microdata:
         """Return the records sorted by a number that `keys` gives for their ids, where the data live."""
         return Microdata(self.engine.reorder(keys), self.schema)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from typing_extensions import override
 
 import sfumato.errors
@@ -36,6 +35,7 @@ from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.formats.contents import refuse_kinds
 from sfumato.schema.attribute import RECORD_ID
 from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,9 +109,7 @@ class SparkEngine(SqlEngine):
 
     name = "Spark"
 
-    def __init__(
-        self, frame: DataFrame, schema: pa.Schema, starts: NDArray[np.int64] | None, by_id: bool = True
-    ) -> None:
+    def __init__(self, frame: DataFrame, schema: pa.Schema, starts: Whole | None, by_id: bool = True) -> None:
         self._frame = frame
         self._schema = schema  # without the ids
         self._starts = starts
@@ -252,7 +250,7 @@ class SparkEngine(SqlEngine):
         with plain_spark_words():
             return SparkEngine(keyed._frame.sort(_ORDER).drop(_ORDER), schema, None, by_id=False)
 
-    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> Numbers:
         """Apply a function to every piece, on the executors, and add the arrays it returns, in order of partitions."""
 
         def work(pieces: Iterator[Rows]) -> Batches:

@@ -15,10 +15,9 @@ from sfumato.data.engine import Engine, LocalEngine
 from sfumato.errors import DataError, DataWarning, ParameterError, join_names
 from sfumato.formats.contents import FileContents, check_names
 from sfumato.formats.data_files import form_of, read_file, stream_file, write_file
+from sfumato.lazy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sfumato.schema.schema import Schema
 
 

@@ -7,13 +7,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sfumato.errors import DataError, ParameterError, join_names, repeated, unknown_name
+from sfumato.lazy import pa
 from sfumato.schema.attribute import RECORD_ID
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,12 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names, unknown_name
 from sfumato.files import whole_file
 from sfumato.formats.contents import FileContents, check_names
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from sfumato.lazy import pa
 
 __all__ = ["FileContents", "read_file", "stream_file", "write_file"]
 

@@ -8,19 +8,14 @@ import re
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, unknown_name
 from sfumato.formats.contents import FileContents, checked_header, chosen, code_text, plain, refuse_kinds
 from sfumato.formats.stat_files import check_whole
-from sfumato.lazy import LazyModule
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = LazyModule("pyarrow")
+from sfumato.lazy import pa
 
 _ROWS, _COLUMNS, _TEXT = 1_048_576, 16_384, 32_767
 _SPREAD = 2**22

@@ -9,21 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sfumato.errors import DataError, ParameterError, join_names, missing_extra, repeated
 from sfumato.formats.contents import FileContents, code_text, plain, refuse_kinds
-from sfumato.lazy import LazyModule, pd
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from numpy.typing import NDArray
-else:
-    pa = LazyModule("pyarrow")
-    pc = LazyModule("pyarrow.compute")
+from sfumato.lazy import pa, pc, pd
+from sfumato.typing import Numbers, Whole
 
 # Dates of Stata, SPSS and SAS: numbers since a day long ago, and a format that says so.
 
@@ -69,7 +62,7 @@ def dated(
     return pa.array(micro, mask=null).cast(arrow_type), (), set(numbers[coded].tolist())
 
 
-def _seconds(values: NDArray[np.float64], shown: str, program: str) -> tuple[str | None, NDArray[np.float64]]:
+def _seconds(values: Numbers, shown: str, program: str) -> tuple[str | None, Numbers]:
     """Return what the format means ("date", "stamp", "time" or None), and seconds since 1970 (or midnight)."""
     offset = EPOCH_DAYS[program] * DAY
     if program == "Stata":
@@ -87,7 +80,7 @@ def _seconds(values: NDArray[np.float64], shown: str, program: str) -> tuple[str
     return ("time" if _SAS_TIMES.fullmatch(base) else None), values
 
 
-def _stata_seconds(values: NDArray[np.float64], shown: str, offset: int) -> tuple[str | None, NDArray[np.float64]]:
+def _stata_seconds(values: Numbers, shown: str, offset: int) -> tuple[str | None, Numbers]:
     if shown.startswith(("%td", "%d")):
         return "date", values * DAY - offset
     if shown.startswith("%tcHH:MM"):
@@ -107,7 +100,7 @@ def _stata_seconds(values: NDArray[np.float64], shown: str, offset: int) -> tupl
     return "date", np.where(null, np.nan, days.astype(np.int64) * float(DAY))
 
 
-def _microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+def _microseconds(seconds: Numbers) -> Whole:
     """Return whole microseconds; a double holds seconds since 1582 to two of them, so near a millisecond is on it."""
     known = np.where(np.isnan(seconds), 0, seconds)
     whole = np.floor(known)
@@ -404,7 +397,7 @@ def check_text(name: str, column: pa.ChunkedArray, limits: Limits) -> None:
         )
 
 
-def check_numbers(name: str, numbers: NDArray[np.float64], limits: Limits) -> None:
+def check_numbers(name: str, numbers: Numbers, limits: Limits) -> None:
     """Refuse infinities and numbers out of range; NaN is missing."""
     size = np.abs(numbers[~np.isnan(numbers)])
     if np.isinf(size).any():
@@ -523,7 +516,7 @@ def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, s
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64), shown
 
 
-def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArray[np.float64], str]:
+def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Numbers, str]:
     """Return dates and times as the program's numbers, exactly; finer than a millisecond is refused."""
     import pyarrow.types as t
 
@@ -551,7 +544,7 @@ def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArra
     return milli / 1000, "TIME12.3" if clock else stamp
 
 
-def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def _floats(column: pa.ChunkedArray) -> Numbers:
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 

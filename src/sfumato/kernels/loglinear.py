@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.typing import Codes, Numbers, Whole
+from sfumato.typing import Codes, Flags, Numbers, Whole
 
 
 def layout(levels: Sequence[int], margins: Sequence[tuple[int, ...]]) -> tuple[Whole, Whole, Whole]:
@@ -101,7 +101,7 @@ def _walk(
     members: Whole,
     strides: Whole,
     starts: Whole,
-    allowed: NDArray[np.bool_],
+    allowed: Flags,
     cells: Codes,
     limit: int,
 ) -> int:

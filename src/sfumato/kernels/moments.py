@@ -12,10 +12,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.lazy import stats
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 _lock = threading.Lock()
 _inside = 0
@@ -79,7 +78,7 @@ def centred_products(matrix: Numbers, mean: Numbers) -> Numbers:
         return rows.T @ rows
 
 
-def is_constant(mean: Numbers, variance: Numbers) -> NDArray[np.bool_]:
+def is_constant(mean: Numbers, variance: Numbers) -> Flags:
     """Return which columns do not vary, up to the rounding of their mean; shape as given.
 
     The mean of a million times 0.1 is not quite 0.1, so the variance of a constant need not come out as zero.
@@ -220,7 +219,7 @@ def rank_shares(x: Numbers, weights: Numbers | None = None) -> Numbers:
 
 def _centred(
     count: Numbers, weight: Numbers, sums: Numbers, squares: Numbers, products: Numbers
-) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+) -> tuple[Numbers, Numbers, Flags]:
     """Return covariances and correlations about the means of the records that have both columns, and which lost digits."""
     enough = count >= 2
     weight = np.where(enough, weight, np.nan)

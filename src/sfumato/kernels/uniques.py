@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.lazy import special
-from sfumato.typing import Codes, Numbers
+from sfumato.typing import Codes, Flags, Numbers, Whole
 
 _MOST_BITS = 2**31
 """Largest number of bits that are kept, one for every candidate and set of columns: they save a look through all sets of a row."""
@@ -106,9 +106,7 @@ def _refine(rows, live, begins, column, levels, sizes, wildcard, chosen, deeper,
 class _UniqueSearch:
     """The sets found so far, and the walk that finds them."""
 
-    def __init__(
-        self, codes: NDArray[np.int32], sizes: NDArray[np.int64], wildcard: bool, live: NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, codes: NDArray[np.int32], sizes: Whole, wildcard: bool, live: Flags) -> None:
         columns = [np.ascontiguousarray(codes[:, j] + 1, np.int32) for j in range(codes.shape[1])]
         levels = [int(column.max(initial=0)) + 1 for column in columns]
         # columns of many values come last, hence first on the way down: they leave the smallest groups
@@ -120,9 +118,7 @@ class _UniqueSearch:
         self.found = 0
         self.bits, self.slot, self.above = _bits(live, len(columns))
 
-    def visit(
-        self, group: tuple[Codes, NDArray[np.bool_], NDArray[np.int64]], chosen: int, below: int, left: int
-    ) -> None:
+    def visit(self, group: tuple[Codes, Flags, Whole], chosen: int, below: int, left: int) -> None:
         """Add each column before the `below`-th to the chosen ones, then others before it: every set comes after its subsets."""
         for place in range(below):
             j, column, levels = self.columns[place]
@@ -142,7 +138,7 @@ class _UniqueSearch:
                 setattr(self, name, np.concatenate([getattr(self, name)[: self.found], room]))
 
 
-def _bits(live: NDArray[np.bool_], columns: int) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint64]]:
+def _bits(live: Flags, columns: int) -> tuple[NDArray[np.uint64], Whole, NDArray[np.uint64]]:
     """Return room for a bit per live row and set of columns, each row's place in it, and the bits of every set's supersets."""
     slot, count = np.cumsum(live) - 1, int(live.sum())
     if columns > 12 or count << columns > _MOST_BITS:
@@ -157,11 +153,11 @@ def _bits(live: NDArray[np.bool_], columns: int) -> tuple[NDArray[np.uint64], ND
 
 def minimal_uniques(
     codes: NDArray[np.int32],
-    sizes: NDArray[np.int64],
+    sizes: Whole,
     most: int,
     wildcard: bool = False,
-    candidates: NDArray[np.bool_] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    candidates: Flags | None = None,
+) -> tuple[Whole, Whole]:
     """Return all minimal sets of up to `most` columns on which a row is unique: the row and the set of each, shape (m,).
 
     `codes` (c, p) has distinct rows, -1 for missing, and `sizes` (c,) how often each stands in the file; a set is a whole

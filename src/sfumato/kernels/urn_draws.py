@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.lazy import optimize, special
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 _SERIES_FROM = 16.0
 
@@ -185,7 +185,7 @@ class Tilted(NamedTuple):
     """Logarithm of what the coefficients of each series summed to, shape (distinct cells,)."""
 
 
-def tilted(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) -> Tilted:
+def tilted(values: Numbers, counts: Whole, q: int, finite: bool) -> Tilted:
     """Return the series of the distinct values (proportions, or numbers of balls if `finite`), each taken `counts` times.
 
     `values` are positive, shape (distinct cells,); 0 < q, and q is below the number of balls if `finite`.
@@ -195,7 +195,7 @@ def tilted(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) -> 
     return Tilted(log_theta, [s for s, _ in made], np.array([n for _, n in made]))
 
 
-def log_sum_of_squares(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) -> float:
+def log_sum_of_squares(values: Numbers, counts: Whole, q: int, finite: bool) -> float:
     """Return the logarithm of Σ_x Π c_i(x_i) over all x with total q.
 
     Both colours of two balls each, one ball drawn twice: 2² + 2² = 8.
@@ -223,7 +223,7 @@ def _series(value: float, log_theta: float, q: int, finite: bool) -> tuple[Serie
     return Series(low, mass / total), largest + math.log(total)
 
 
-def _log_root(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) -> float:
+def _log_root(values: Numbers, counts: Whole, q: int, finite: bool) -> float:
     """Return log √θ at which the sum is about q on average; how nearly does not matter."""
 
     def excess(log_root: float) -> float:
@@ -275,7 +275,7 @@ def work(distinct: int, cells: int, q: int, lift: int) -> float:
     return float(_grid(q)) ** 2 * distinct * nodes * 4
 
 
-def largest_chances(values: Numbers, counts: NDArray[np.int64], q: int, lift: int = 1, finite: bool = False) -> Numbers:
+def largest_chances(values: Numbers, counts: Whole, q: int, lift: int = 1, finite: bool = False) -> Numbers:
     """Return the chance for each distinct value (proportions, or numbers of balls if `finite`) when a cell of it is lifted.
 
     `counts` cells have each value. If `finite`, y is drawn without a ball of the lifted cell, and x with it.
@@ -349,7 +349,7 @@ def _whole(q: int, total: int, finite: bool) -> float:
     return float(_masses(np.array([float(total)]), q, total, q + 1, finite)[0, q])
 
 
-def guess_scores(difference: NDArray[np.int64], weights: Numbers, means: Numbers, lift: int) -> Numbers:
+def guess_scores(difference: Whole, weights: Numbers, means: Numbers, lift: int) -> Numbers:
     """Return log weight + log P(d − lift) − log P(d) for each cell, shape of `difference`: (tables, cells).
 
     `weights` are the chances before any table was seen, `means` the expected numbers drawn from each cell. Differences are

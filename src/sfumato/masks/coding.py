@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
@@ -18,7 +17,7 @@ from sfumato.kernels.moments import complete, is_constant, robust_location_scatt
 from sfumato.lazy import stats
 from sfumato.masks.column_settings import numeric_columns, of_column, replace_numbers, value_limit
 from sfumato.schema import Level
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 Replace = Literal["threshold", "mean"]
 
@@ -312,7 +311,7 @@ class MultivariateTopCode(Mask):
                 out = out.replace(name, lambda values=new[:, j]: values)  # type: ignore[misc]
         return out
 
-    def _edge(self, ellipsoid: Ellipsoid, known: NDArray[np.bool_]) -> tuple[Numbers, Numbers, float]:
+    def _edge(self, ellipsoid: Ellipsoid, known: Flags) -> tuple[Numbers, Numbers, float]:
         """Return centre (p,), the whitening axes (p, rank), and the largest squared distance."""
         centre, scatter = ellipsoid.centre[known], ellipsoid.scatter[np.ix_(known, known)]
         axes = whitened(np.eye(len(centre)), np.zeros(len(centre)), scatter)
@@ -335,7 +334,7 @@ class MultivariateTopCode(Mask):
             yield Guarantee(step, f"{says}; {outside[0]:,} did", "all distances computed on the released values")
 
 
-def _patterns(x: Numbers) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+def _patterns(x: Numbers) -> list[tuple[Whole, Flags]]:
     """Return the rows of each pattern of answered columns, with those columns; rows without answers are left out."""
     label, sizes = classes([np.isnan(column).astype(np.int64) for column in x.T], len(x))
     blocks = np.split(np.argsort(label, kind="stable"), np.cumsum(sizes)[:-1]) if len(sizes) else []
@@ -353,7 +352,7 @@ def _squared(x: Numbers, centre: Numbers, axes: Numbers) -> Numbers:
     return total
 
 
-def _pulled(x: Numbers, centre: Numbers, axes: Numbers, limit: float, whole: NDArray[np.bool_]) -> Numbers:
+def _pulled(x: Numbers, centre: Numbers, axes: Numbers, limit: float, whole: Flags) -> Numbers:
     """Return x with the rows outside moved along the ray to the centre, whole numbers rounded, until they lie inside."""
     distance = _squared(x, centre, axes)
     out = np.flatnonzero(distance > limit)

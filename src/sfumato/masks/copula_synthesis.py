@@ -28,7 +28,7 @@ from sfumato.lazy import special
 from sfumato.masks.gadp import LEVELS, PIECE, RARE, is_number
 from sfumato.masks.normal_synthesis import Originals, alone, implicates_parameter, new_ids, synthetic_schema
 from sfumato.schema import Role, Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 STEPS = 2000
 """Steps of a distribution function at which correlations are computed."""
@@ -79,7 +79,7 @@ class LatentColumn:
         table = np.array([place.get(v, -1) for v in values] + [-1], np.int32)
         return np.where(batch.missing(self.name), np.int32(-1), table[codes])
 
-    def _gap(self, read: NDArray[Any]) -> NDArray[np.bool_]:
+    def _gap(self, read: NDArray[Any]) -> Flags:
         return np.asarray(read < 0 if self.values else np.isnan(read))
 
     def indicators(self, read: NDArray[Any]) -> Numbers:
@@ -228,7 +228,7 @@ class MixedCopula:
     curves: Numbers
     """Distribution function of each Z on GRID, shape (p, len(GRID)): it is a mixture, not quite normal."""
 
-    def draw(self, ids: NDArray[np.int64], draws: Draws) -> Raw:
+    def draw(self, ids: Whole, draws: Draws) -> Raw:
         """Return numbers (NaN missing), or indices of categories (-1 missing), of new records; each depends only on its id."""
         asked = [(part.name, k) for part in self.parts for k in range(part.asks)]
         z = _stacked([draws.normals(ids, f"{name} question {k}") for name, k in asked], len(ids)) @ self.questions.T
@@ -408,7 +408,7 @@ class CopulaSynthesis(Mask):
         need, start = self.size or self.records, 0
         redraw = self.uniques == "redraw" and len(batch)
         originals = Originals.of(batch, self._compared(batch.schema)) if redraw else None
-        found: list[tuple[NDArray[np.int64], dict[str, NDArray[Any]]]] = []
+        found: list[tuple[Whole, dict[str, NDArray[Any]]]] = []
         for _ in range(ROUNDS):
             wanted, need = need, 0
             for at in range(start, start + wanted, PIECE):  # each record depends only on its id
@@ -429,7 +429,7 @@ class CopulaSynthesis(Mask):
             "column of numbers, take coarser categories, or set uniques = 'keep'."
         )
 
-    def _built(self, ids: NDArray[np.int64], raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:
+    def _built(self, ids: Whole, raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:
         """Return new records with the types of the original's columns; columns that follow another are filled in later."""
         schema = self.schema_after(batch.schema)
         parts: dict[str, LatentColumn] = {part.name: part for part in self.model.parts}

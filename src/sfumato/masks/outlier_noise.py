@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, learned, param
@@ -17,7 +16,7 @@ from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import MAD, covariance_root
 from sfumato.lazy import special
 from sfumato.masks.noise import NoiseLevel, check_spread, needed, spread_of
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 
 class Part(NamedTuple):
@@ -153,7 +152,7 @@ class OutlierNoise(NoiseLevel):
             )
 
 
-def robust_distances(x: list[Numbers], centre: Numbers, scatter: Numbers) -> tuple[Numbers, NDArray[np.int64]]:
+def robust_distances(x: list[Numbers], centre: Numbers, scatter: Numbers) -> tuple[Numbers, Whole]:
     """Return each record's squared robust distance over its answered columns, and the rank of these columns; (n,) each.
 
     Directions without variation (columns that add up) do not count.

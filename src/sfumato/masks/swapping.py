@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -21,7 +20,7 @@ from sfumato.kernels.classes import classes
 from sfumato.lazy import special
 from sfumato.masks.column_settings import check_by_column, numeric_columns, of_column
 from sfumato.schema import Level, Schema
-from sfumato.typing import Integers, Numbers
+from sfumato.typing import Integers, Numbers, Whole
 
 # Swapping permutes a column, so its distribution, mean and variance stay. With a the centred values, S their sum of squares
 # and π the permutation, everything else depends on C = Σ a_i a_π(i) / S: for normal records C is independent of S. If either x
@@ -427,7 +426,7 @@ class RankSwap(Mask):
             columns[name] = batch.column(name).take(rows)  # the values themselves: their type and digits stay
         return batch.with_columns(columns)
 
-    def _sources(self, ranked: Ranked, ids: NDArray[np.int64], name: str, draws: Draws) -> Integers:
+    def _sources(self, ranked: Ranked, ids: Whole, name: str, draws: Draws) -> Integers:
         """Return for each unit the unit whose value it gets, shape (units,)."""
         if not len(ranked.order):
             raise DataError(f"column '{name}' has no values at all, so there is nothing to swap.")
@@ -494,7 +493,7 @@ class Ranked:
     order: Integers
     begins: Integers
     ties: Integers
-    values: NDArray[np.float64]
+    values: Numbers
     limits: Integers
 
     @property
@@ -524,7 +523,7 @@ def _units(batch: Batch, name: str) -> tuple[Integers, Integers]:
 def _rank(batch: Batch, name: str, first: Integers, within: tuple[str, ...], p: float, remember: bool = True) -> Ranked:
     """Sort the units by stratum and value, ties by id; a map masks one file many times and sorts it once (`remember`)."""
 
-    def make() -> tuple[Integers, Integers, NDArray[np.float64]]:
+    def make() -> tuple[Integers, Integers, Numbers]:
         x = batch.numbers(name)
         x = x if everyone else x[first]
         gaps = np.isnan(x)

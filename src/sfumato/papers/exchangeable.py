@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, Recipe, matrix_steps, run_steps
@@ -32,7 +32,7 @@ from sfumato.papers.inferential import (
     sampled_noise,
 )
 from sfumato.schema import Level, Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +218,12 @@ class SeenFile:
         """Return the variance explained of each target alone, the diagonals of `explained`, shape (m, u)."""
         return self._split.alone(*self._shown(outside), self._also(outside))
 
-    def classes(self) -> NDArray[np.int64]:
+    def classes(self) -> Whole:
         """Return for every record the number of its row in `explained`, shape (n,)."""
         return np.zeros(self.n, np.int64) if self.shuffled else self._kinds[2]
 
     @cached_property
-    def _kinds(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+    def _kinds(self) -> tuple[Numbers, Numbers, Whole]:
         """Hᵢᵢ and (H1)ᵢ of each kind of record, shapes (m, c), and the kind of each record, shape (n,)."""
         hat = self._split.hat
         if len(hat.diagonal) == 1:
@@ -384,7 +384,7 @@ class SeenMask:
             file = hide(file, mean, self.form.released)
         return replace(file, exact=file.exact and (self.noise is None or self.noise.normal))
 
-    def reveals(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def reveals(self) -> tuple[Flags, Flags]:
         """Return which records (n,) and which attributes (p,) of X the spy can compute exactly.
 
         From combinations of M's columns that have no hidden noise and no hidden factor; from none, if it is hidden which record

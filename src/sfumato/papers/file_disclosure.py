@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.contract import Draws, Mask, MatrixForm, Recipe
 from sfumato.data.columns import Kind
@@ -24,7 +24,7 @@ from sfumato.papers.conditional import (
 )
 from sfumato.papers.exchangeable import ExchangeableRecords, SeenFile, SeenMask, see
 from sfumato.papers.file_covariance import file_covariance, shrunk
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 _PIECE = 4_096
 
@@ -93,7 +93,7 @@ class InferentialRisk:
             }
         )
 
-    def revealed(self) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    def revealed(self) -> tuple[Flags, tuple[str, ...]]:
         """Return which records, (n,) or (1,) for all, and which columns can be computed exactly (`MatrixForm.reveals`)."""
         records, attributes = self.mask.reveals()
         return records, tuple(n for n, open_ in zip(self.mask.names, attributes, strict=True) if open_)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.errors import ParameterError
 from sfumato.lazy import pd
@@ -24,7 +24,7 @@ from sfumato.papers.conditional import (
     square,
     whiten,
 )
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 if TYPE_CHECKING:
     import altair as alt
@@ -191,16 +191,16 @@ class ReleaseRegion:
         rows = self._rows(c)
         return np.divide(rows**2, variance, out=np.zeros_like(rows), where=variance > 0)
 
-    def accepts(self, c: ArrayLike) -> NDArray[np.bool_]:
+    def accepts(self, c: ArrayLike) -> Flags:
         """Return which rows lie in the ellipsoid, shape (m,)."""
         return np.asarray(self.explained(c) < self.tau * (1 - ROUNDING))
 
-    def accepts_each(self, c: ArrayLike, limits: float | Sequence[float] | None = None) -> NDArray[np.bool_]:
+    def accepts_each(self, c: ArrayLike, limits: float | Sequence[float] | None = None) -> Flags:
         """Return which rows pass attribute by attribute: every share below its τⱼ (`limits`; τ, if not given), shape (m,)."""
         limit = self._limits(limits)
         return np.asarray((self.marginal(c) < limit * (1 - ROUNDING)).all(axis=1))
 
-    def possible(self, c: ArrayLike) -> NDArray[np.bool_]:
+    def possible(self, c: ArrayLike) -> Flags:
         """Return which rows any target of variance 1 can have: what is explained is at most 1, shape (m,)."""
         rows, white = self._rows(c), whiten(self.S_xx)
         told = np.square(rows @ white.root.T).sum(axis=1) <= 1 + 1e-9

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
@@ -29,7 +29,7 @@ from sfumato.papers.disclosure_model import (
     Target,
     User,
 )
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 # Posterior uncertainty in closed form: normal priors, linear targets, normal noise (RTA paper, sections 2.3.3 and 3.1.3).
 
@@ -202,7 +202,7 @@ class _Draws:
 
     data: Numbers
     values: Numbers
-    half: NDArray[np.bool_]
+    half: Flags
     """Which half of the draws one is in, whatever its value."""
 
     @classmethod

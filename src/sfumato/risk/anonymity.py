@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import key_names, missing_rule
@@ -50,7 +49,7 @@ class KAnonymity(RiskMeasure):
     def variant(self) -> str:
         return super().variant + ("" if self.alpha == 1 else f", and counts {self.alpha:g} as a match of others")
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    def of_records(self, values: Numbers) -> float:
         """Return the share of some records that match fewer than k; their values count those that match."""
         return float((values < self.k).mean())
 
@@ -90,7 +89,7 @@ class KMap(RiskMeasure):
     k: int = param(default=3, doc="how many persons must look the same", low=2, integer=True)
     missing: Missing = missing_rule()
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    def of_records(self, values: Numbers) -> float:
         """Return the share of some records that fewer than k persons match; their values count those."""
         return float((values < self.k).mean())
 

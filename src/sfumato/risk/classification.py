@@ -105,7 +105,7 @@ class Crossed:
             before, after = ([number * width for number in values] for values in (before, after))
         return ValuePairs(self.before.codes[k][self.left], self.after.codes[k][self.right], self.counts, before, after)
 
-    def per_matched(self, outcome: Release, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def per_matched(self, outcome: Release, values: Numbers) -> Numbers:
         """Spread values of the rows over the records that are in both files, shape (r,); NaN for one that is left out."""
         at, to = _labels(outcome, self.before, self.after)
         width = len(self.after)

@@ -17,7 +17,7 @@ from sfumato.kernels.classes import classes, number_codes
 from sfumato.lazy import special
 from sfumato.risk.keys import RiskMeasure, in_id_order
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 # --- Are released records closer to the original than to people who are not in it? (Platzer and Reutterer 2021).
 
@@ -269,14 +269,14 @@ class IMS(RiskMeasure):
         )
 
 
-def same_records(tables: tuple[Numbers, ...]) -> list[NDArray[np.int64]]:
+def same_records(tables: tuple[Numbers, ...]) -> list[Whole]:
     """Return labels that are the same for records that are the same, in all tables (n, p) together; shape (n,) each."""
     every = np.vstack(tables)
     labels, _ = classes([number_codes(column) for column in every.T], len(every))
     return np.split(np.asarray(labels, np.int64), np.cumsum([len(t) for t in tables])[:-1])
 
 
-def independent_copies(hits: NDArray[Any], labels: NDArray[np.int64]) -> float:
+def independent_copies(hits: NDArray[Any], labels: Whole) -> float:
     """Return how many released records there are in effect: those that are the same are copies together or not at all.
 
     Their number over the design effect of clusters: the variance of a mean of clusters over that of single records.
@@ -291,7 +291,7 @@ def independent_copies(hits: NDArray[Any], labels: NDArray[np.int64]) -> float:
     return len(hits) * min(float(errors @ errors) / total, 1.0) if total > 0 else float(len(hits))
 
 
-def any_of(counts: NDArray[np.int64], people: int, size: int) -> Numbers:
+def any_of(counts: Whole, people: int, size: int) -> Numbers:
     """Return the probability that at least one of `counts` people is in a random part of `size` of all people."""
     if size == people:
         return (counts > 0).astype(np.float64)

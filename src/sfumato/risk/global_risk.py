@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
@@ -23,6 +22,7 @@ from sfumato.risk.classification import Crossed, EqualWeights, PowerWeights, Uni
 from sfumato.risk.key_changes import KeyChange, WeakRule, key_change
 from sfumato.risk.keys import RiskMeasure
 from sfumato.schema import Scale, Schema
+from sfumato.typing import Numbers
 
 # A subset S of the keys has the value Π(1 - icf_k) · base(S): keys that were changed cost a factor each, and make classes smaller.
 
@@ -264,7 +264,7 @@ class GlobalRisk(RiskMeasure):
         why = {"min": "no record is unique in both files by keys that are of use", "max": ""}
         return f"{why.get(self.kind) or 'every record is in classes whose weight is zero'}: {nobody}"
 
-    def _records(self, outcome: Release, found: Crossed, used: tuple[str, ...], kept: float) -> NDArray[np.float64]:
+    def _records(self, outcome: Release, found: Crossed, used: tuple[str, ...], kept: float) -> Numbers:
         """Return the share that each original record contributes, NaN for one that was not released; shape (n,)."""
         one = np.ones(1, np.int64)
         each = np.zeros(len(found.counts))

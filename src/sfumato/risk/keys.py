@@ -21,7 +21,7 @@ from sfumato.data.classes import Classes, Missing, classes_of
 from sfumato.errors import NotApplicable, SfumatoError, unknown_name
 from sfumato.kernels.classes import classes
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 
 class RiskMeasure(DirectMeasure, abstract=True):
@@ -53,7 +53,7 @@ def in_id_order(outcome: Release, values: Numbers) -> Numbers:
     return values if bool((ids[1:] >= ids[:-1]).all()) else values[np.argsort(ids, kind="stable")]
 
 
-def of_targets(outcome: Release, targets: NDArray[np.int64], values: Numbers) -> Numbers:
+def of_targets(outcome: Release, targets: Whole, values: Numbers) -> Numbers:
     """Return values of attacked records for each original record, in the order of their ids; shape (n,).
 
     The largest counts where a record was attacked more than once; it is NaN where it never was. A target with a negative id is
@@ -174,13 +174,13 @@ def named(names: Sequence[str], places: Sequence[int]) -> str:
 class SetCounts:
     """What occurs on a set of keys: g combinations among the c classes by all keys."""
 
-    labels: NDArray[np.int64]
+    labels: Whole
     """Combination of each class, shape (c,)."""
-    sizes: NDArray[np.float64]
+    sizes: Numbers
     """Amount of each combination, shape (g,): its records, or the sum of their weights."""
-    matches: NDArray[np.float64]
+    matches: Numbers
     """Amount that matches each combination under the rule for missing keys, shape (g,)."""
-    complete: NDArray[np.bool_]
+    complete: Flags
     """Whether a combination has a value of every key, shape (g,)."""
 
 
@@ -192,7 +192,7 @@ def set_counts(released: Classes, places: Sequence[int], amounts: NDArray[Any]) 
     first = np.empty(len(joined), np.int64)
     first[labels] = np.arange(len(labels))
     codes = np.column_stack([column[first] for column in columns])
-    complete: NDArray[np.bool_] = np.all(codes >= 0, axis=1)
+    complete: Flags = np.all(codes >= 0, axis=1)
     if released.rule != "wildcard" or complete.all():
         return SetCounts(labels, sizes, sizes, np.ones(len(sizes), bool))
     return SetCounts(labels, sizes, kernels.matching.wildcard_sums(codes, sizes[:, None])[:, 0], complete)

@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -30,7 +29,7 @@ from sfumato.risk.expected_counts import (
 from sfumato.risk.keys import RiskMeasure, of_original, released_classes
 from sfumato.risk.population_uniques import Z, fraction_parameter, fraction_source, sampling_fraction, with_error
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 Target = Literal["unique", "match"]
 NAMES = {"main": "main effects", "pairs": "all pairs of keys"}
@@ -223,7 +222,7 @@ def right_square(h: Numbers) -> Numbers:
 
 
 def _interval(
-    model: FittedCounts, unique: NDArray[np.bool_], h: Numbers, target: Target, tau: float, error: Bias | None
+    model: FittedCounts, unique: Flags, h: Numbers, target: Target, tau: float, error: Bias | None
 ) -> tuple[float, float]:
     """Return a 95 % interval for τ.
 

@@ -10,7 +10,6 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -23,7 +22,7 @@ from sfumato.risk.keys import RiskMeasure, check_sets, named, of_original, relea
 from sfumato.risk.population_uniques import fraction_parameter, fraction_source, frequencies_of, sampling_fraction
 from sfumato.risk.unique_matches import outside, outside_interval
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 Points = Literal["elliot", "ihsn"]
 
@@ -45,15 +44,15 @@ class SpecialUniques:
     """The minimal sample uniques of a file, m of them, and the scores they make; c classes by p keys."""
 
     classes: Classes
-    rows: NDArray[np.int64]
+    rows: Whole
     """Class of each minimal unique, a class of one record, shape (m,)."""
-    members: NDArray[np.bool_]
+    members: Flags
     """Which keys each minimal unique has, shape (m, p)."""
     points: Numbers
     """What one of k keys is worth, shape (most,)."""
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Whole:
         """Number of keys of each minimal unique, shape (m,)."""
         return np.asarray(self.members.sum(axis=1), np.int64)
 
@@ -70,7 +69,7 @@ class SpecialUniques:
         return np.asarray(np.bincount(self.rows, self.points[self.sizes - 1], len(self.classes)), np.float64)
 
     @cached_property
-    def fewest(self) -> NDArray[np.int64]:
+    def fewest(self) -> Whole:
         """Keys of the smallest minimal unique of each class, shape (c,); 0 for one without any."""
         fewest = np.full(len(self.classes), len(self.points) + 1)
         np.minimum.at(fewest, self.rows, self.sizes)
@@ -288,7 +287,7 @@ class UnsafeCombinations(RiskMeasure):
     def words(self, value: float, schema: Schema) -> str:
         return f"{100 * value:.3g} % of the records have a combination of {self._keys()} that {self._rare()}"
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    def of_records(self, values: Numbers) -> float:
         """Return the share of some records that have an unsafe combination; their values count theirs."""
         return float((values > 0).mean())
 

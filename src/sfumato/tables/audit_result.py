@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.contract.score import Section
 from sfumato.contract.score import TextTable as Grid
@@ -19,7 +18,7 @@ from sfumato.tables.certificates import Certificate, PublishedSum, bound, equati
 from sfumato.tables.knowledge import KnownBounds
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.sensitivity import Sensitivity
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Objects
 
 if TYPE_CHECKING:
     from sfumato.tables.rta.posterior_audit import PairAudit
@@ -243,7 +242,7 @@ class Audit:
         return tuple(found for cell in self._first(EXPLAINED) for found in self.explain(cell))
 
     @property
-    def verdicts(self) -> NDArray[np.object_]:
+    def verdicts(self) -> Objects:
         """For every cell: "shown", "exactly disclosed", "approximately disclosed", "known to a contributor" or "protected"."""
         said = np.where(self.examined, "protected", np.where(self.shown, "shown", "not examined")).astype(object)
         said[list({i.cell for i in self.insiders})] = "known to a contributor"

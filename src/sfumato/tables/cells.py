@@ -16,7 +16,7 @@ from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError, join_names, plural, unknown_name
 from sfumato.schema.hierarchy import Hierarchy, label_of
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Numbers, Objects, Whole
 
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
@@ -106,7 +106,7 @@ class Dimension:
 
     name: str
     labels: tuple[str, ...]
-    above: NDArray[np.int64]
+    above: Whole
 
     @classmethod
     def of(cls, name: str, values: Sequence[object], hierarchy: Hierarchy | None = None) -> Dimension:
@@ -132,7 +132,7 @@ class Dimension:
         return cls(name, tuple(labels), above.reshape(len(columns), len(own)).T)
 
 
-def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) -> None:
+def _refuse_mixed(name: str, labels: Sequence[str], above: Whole) -> None:
     """Refuse a label that covers more values on one level than on another: one cell would hide the other.
 
     The smaller one could then be worked out as a difference, and no rule would assess it.
@@ -158,7 +158,7 @@ class Cells:
     """
 
     dimensions: tuple[str, ...]
-    labels: NDArray[np.object_]
+    labels: Objects
     """Shape (cells, dimensions); "Total" where a cell is not broken down by a dimension."""
     incidence: sparse.csr_array
     """Shape (cells, leaves), 0 or 1."""

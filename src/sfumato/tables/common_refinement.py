@@ -7,18 +7,17 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import ParameterError
 from sfumato.lazy import csgraph, optimize
 from sfumato.tables.label_tree import LabelTree, strides
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 _MOST = 5_000_000
 
 
-def finest(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
+def finest(codes: Whole, trees: Sequence[LabelTree]) -> Flags:
     """Return which cells have no other cell of the table below them.
 
     `codes` are the positions of the cells' labels, -1 for the total, shape (cells, dimensions); no two cells are the same.
@@ -43,7 +42,7 @@ def inside(parts: Whole, cells: Whole, trees: Sequence[LabelTree]) -> Whole:
     return found
 
 
-def above_any(cells: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
+def above_any(cells: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> Flags:
     """Return which cells are one of the leaves, or above one."""
     own = (cells + 1) @ strides(trees)
     found = np.zeros(len(cells), bool)
@@ -125,7 +124,7 @@ def _by_group(group: Whole) -> dict[int, Whole]:
     return dict(zip(keys.tolist(), np.split(order, start[1:]), strict=True))
 
 
-def _inner(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
+def _inner(codes: Whole, trees: Sequence[LabelTree]) -> Flags:
     """Return which cells have a label, or the total, with others below it."""
     inner = np.zeros(len(codes), bool)
     for i, tree in enumerate(trees):
@@ -134,7 +133,7 @@ def _inner(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
     return inner
 
 
-def _meet(a: Whole, b: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
+def _meet(a: Whole, b: Whole, trees: Sequence[LabelTree]) -> Flags:
     """Return which cells overlap: in each dimension one label is above the other, or they are the same."""
     found = np.ones(np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), bool)
     for i, tree in enumerate(trees):

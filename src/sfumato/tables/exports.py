@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.files import parse_json, publishing, whole_file
 from sfumato.lazy import pd
 from sfumato.tables.cells import TOTAL, Cells, Status
+from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     from sfumato.tables.published import PublishedTable
@@ -56,7 +56,7 @@ def number(value: float, decimals: int | None = None) -> float | int | None:
     return int(rounded) if float(rounded).is_integer() else float(rounded)
 
 
-def variances(published: PublishedTable) -> NDArray[np.float64] | None:
+def variances(published: PublishedTable) -> Numbers | None:
     """Return the published variances, NaN where the cell itself is not published."""
     if published.variance is None:
         return None

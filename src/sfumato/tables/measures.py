@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Estimated, Score, Side, param
@@ -26,7 +25,7 @@ from sfumato.tables.reader import (
 from sfumato.tables.rta import priors
 from sfumato.tables.rules import rules_of
 from sfumato.tables.sensitivity import SensitivityRule
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 
 class TableMeasure(Estimated, family="table measure", abstract=True):
@@ -266,7 +265,7 @@ class IntervalLengths(UnsafeCells):
         facts = {"unsafe cells": float(len(unsafe)), "too short": float(narrow), "largest ratio": largest}
         return self.result(largest if self.of == "largest" else share, words, details=facts)
 
-    def ratios(self, outcome: PublishedTable) -> tuple[NDArray[np.int64], Numbers]:
+    def ratios(self, outcome: PublishedTable) -> tuple[Whole, Numbers]:
         """Return the unsafe cells, and for each the required length as a share of the actual one."""
         if noise_variance(outcome) is not None:
             raise NotApplicable(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.errors import SfumatoError
 from sfumato.lazy import optimize
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 _NOTHING = 1e-9  # what counts as zero in a linear program
 _END = 1e-7  # moments closer than this are near convergence
@@ -92,9 +91,7 @@ def _inequalities(v: Numbers, stay: float, monotone: bool) -> tuple[Numbers, Num
     return np.array(rows), np.array(bounds)
 
 
-def _inside(
-    equal: Numbers, level: Numbers, below: Numbers, bound: Numbers
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
+def _inside(equal: Numbers, level: Numbers, below: Numbers, bound: Numbers) -> tuple[Flags, Flags] | None:
     """Return which probabilities can be above 0, and which inequalities are always tight; None if infeasible."""
     n, m = len(equal[0]), len(bound)
     # the largest distance of a point from all borders: if some point is inside all of them, nothing is tight

@@ -24,7 +24,7 @@ from sfumato.tables.common_refinement import crossed, cut, finest, keys_above, o
 from sfumato.tables.from_cells import name_of
 from sfumato.tables.label_tree import LabelTree, Nested, find_total, hierarchy_of, strides
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ CHANGED = ("changed", "adjusted", "rounded", "perturbed")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArray[np.float64]:
+def figures(column: Sequence[object], marks: Sequence[str], name: str) -> Numbers:
     """Return the numbers of a column, 0 for a dash, NaN for a mark or an empty field; refuse anything else.
 
     >>> figures(["1200", "x", 3, None, "4.5", "-"], MARKS, "turnover").tolist()
@@ -76,13 +76,13 @@ def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArra
     return found
 
 
-def hidden_by(status: Sequence[object], marks: Sequence[str]) -> NDArray[np.bool_]:
+def hidden_by(status: Sequence[object], marks: Sequence[str]) -> Flags:
     """Return where a column of flags says that the figure is not published."""
     meant = {m.casefold() for m in marks if m} | {"primary", "secondary"}
     return np.array([str(s).strip().casefold() in meant if s is not None else False for s in status], bool)
 
 
-def changed_by(status: Sequence[object]) -> NDArray[np.bool_]:
+def changed_by(status: Sequence[object]) -> Flags:
     """Return where a column of flags says that the published figure is not the true one."""
     return np.array([str(s).strip().casefold() in CHANGED for s in status], bool)
 
@@ -106,7 +106,7 @@ class PublishedTable:
     high: Numbers
     variance: Numbers | None = None
     """The published variance of the adjustment of every cell, shape (cells,); None for a method without one."""
-    quality: NDArray[np.object_] | None = None
+    quality: Objects | None = None
     """A code for the quality of every cell, if published."""
     leaf_variance: Numbers | None = field(default=None, repr=False)
     """The variance that was added to every leaf, shape (leaves,): confidential unless variances are published exactly."""
@@ -233,7 +233,7 @@ class PublishedTable:
         return cls(cells, values, codes, low, high, variance=variances, variable=value, unit=unit, original=original)
 
     @cached_property
-    def suppressed(self) -> NDArray[np.bool_]:
+    def suppressed(self) -> Flags:
         """Which cells are not published, shape (cells,)."""
         return np.isin(self.status, (Status.PRIMARY, Status.SECONDARY))
 
@@ -278,7 +278,7 @@ class PublishedTable:
 _MOST = 5_000_000
 
 
-def _refuse_both(both: NDArray[np.bool_], value: str, status: str) -> None:
+def _refuse_both(both: Flags, value: str, status: str) -> None:
     """Refuse cells with a figure, and a mark that it is not shown."""
     if both.any():
         raise DataError(
@@ -319,7 +319,7 @@ def _labels(
     columns: Mapping[str, list[Any]],
     nested: Mapping[str, Hierarchy | None],
     total: str | Mapping[str, str | None] | None,
-) -> NDArray[np.object_]:
+) -> Objects:
     """Return the labels as text, shape (rows, dimensions), with "Total" for a margin."""
     texts = {n: [None if v is None else label_of(v).strip() for v in columns[n]] for n in nested}
     margins = find_total(texts, nested, total)
@@ -336,7 +336,7 @@ def _labels(
     return labels
 
 
-def _cells(labels: NDArray[np.object_], nested: Mapping[str, Hierarchy | None], absent: str) -> tuple[Cells, Whole]:
+def _cells(labels: Objects, nested: Mapping[str, Hierarchy | None], absent: str) -> tuple[Cells, Whole]:
     """Return the cells with their leaves, and the position of each row among them."""
     trees = [LabelTree.of(d, [v for v in labels[:, i] if v != TOTAL], h) for i, (d, h) in enumerate(nested.items())]
     codes = np.column_stack([np.array([t.position[v] for v in labels[:, i]]) for i, t in enumerate(trees)])
@@ -404,7 +404,7 @@ def _incidence(codes: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> spars
     return found
 
 
-def _matched(labels: NDArray[np.object_], dimensions: Sequence[str], cells: Cells) -> tuple[Cells, Whole]:
+def _matched(labels: Objects, dimensions: Sequence[str], cells: Cells) -> tuple[Cells, Whole]:
     """Return the cells of the original table, and the position of each row among them."""
     if set(dimensions) != set(cells.dimensions):
         raise ParameterError(

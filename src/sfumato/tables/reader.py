@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -16,7 +15,7 @@ from sfumato.lazy import linalg
 from sfumato.tables.cells import Status
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rta.priors import Prior
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 _FOUND: WeakKeyDictionary[PublishedTable, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
@@ -397,7 +396,7 @@ def _strongest(a: sparse.csc_array, left: Numbers, v: Numbers) -> Whole:
 
 
 def _single_leaves(
-    seen: Observed, m: sparse.csr_array, a: sparse.csr_array, v: Numbers, alone: NDArray[np.bool_]
+    seen: Observed, m: sparse.csr_array, a: sparse.csr_array, v: Numbers, alone: Flags
 ) -> tuple[Whole, Numbers, Whole]:
     """Return the contributors to leaves that are not linked to others, with the smallest posterior variance and the attacker."""
     information = np.zeros(m.shape[0])

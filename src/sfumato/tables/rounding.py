@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
@@ -18,7 +17,7 @@ from sfumato.tables.cells import TOTAL, Cells, Status
 from sfumato.tables.published import Protection, PublishedTable
 from sfumato.tables.rta.drawing import leaf_labels
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 _SAME = (
     1e-9  # of the base: a value closer than this, and a few units of the last binary digit, is treated as a multiple
@@ -185,7 +184,7 @@ class TwoValueChoice:
         self._rows, self._values = rows, (down, up)
         self.error: Numbers = np.asarray(rows @ np.where(self.up, up, down), np.float64)
 
-    def change(self, up: NDArray[np.bool_]) -> None:
+    def change(self, up: Flags) -> None:
         """Set another choice."""
         self.up = up.copy()
         self.error = np.asarray(self._rows @ np.where(up, self._values[1], self._values[0]), np.float64)
@@ -206,7 +205,7 @@ class TwoValueChoice:
         )  # fmt: skip
 
     @property
-    def nearest(self) -> NDArray[np.bool_]:
+    def nearest(self) -> Flags:
         """Which leaves have the smaller change upwards."""
         return self._share > 0.5
 
@@ -310,7 +309,7 @@ def _checked(table: Table) -> Numbers:
 
 
 def _rounded(
-    incidence: sparse.csr_array, counts: Numbers, chosen: NDArray[np.bool_], base: int, draws: Draws, ids: Whole
+    incidence: sparse.csr_array, counts: Numbers, chosen: Flags, base: int, draws: Draws, ids: Whole
 ) -> Numbers:
     """Return the counts with the chosen ones at 0 or the base."""
     at = np.flatnonzero(chosen)

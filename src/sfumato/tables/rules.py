@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract.parameters import build, find, param
@@ -23,7 +22,7 @@ from sfumato.tables.largest_contributors import (
 )
 from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 _ROUNDING = 1e-13  # a shortfall below this share of the total is a rounding error
 
@@ -90,7 +89,7 @@ def sensitivity_from(table: Table, shortfall: Numbers, total: Numbers, sides: st
     return levelled(table, unsafe, np.where(unsafe, shortfall, 0.0), sides, reason)
 
 
-def levelled(table: Table, unsafe: NDArray[np.bool_], upper: Numbers, sides: str, reason: str) -> Sensitivity:
+def levelled(table: Table, unsafe: Flags, upper: Numbers, sides: str, reason: str) -> Sensitivity:
     """Return unsafe cells with a level above the value, and the level below it that `sides` requires."""
     zero = np.zeros(len(table))
     upper = np.where(unsafe, upper, 0.0)
@@ -392,7 +391,7 @@ class Request(SensitivityRule):
             unsafe |= (requests_of(table, codes).sum(axis=1) > 0) & (records_in(table) < self.minimum)
         return levelled(table, unsafe, margin_of(table, self.margin), self.levels, self.label())
 
-    def _codes(self, table: Table) -> NDArray[np.int64]:
+    def _codes(self, table: Table) -> Whole:
         contributions = table.contributions
         if contributions is None or (contributions.requests is None and not self.requested):
             raise DataError(

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
@@ -123,9 +122,7 @@ def _smallest(unsafe: Sequence[tuple[sparse.csr_array, Flags, bool]]) -> list[tu
     return smallest
 
 
-def pair_audit(
-    published: PublishedTable, prior: Prior | None, shown: NDArray[np.bool_], notes: list[str]
-) -> PairAudit | None:
+def pair_audit(published: PublishedTable, prior: Prior | None, shown: Flags, notes: list[str]) -> PairAudit | None:
     """Return what every contributor learns of every other, with noise or without; `notes` gets what was not examined."""
     if prior is None:
         if published.variance is not None or published.leaf_variance is not None:

@@ -307,7 +307,7 @@ def paired_codes(outcome: Release, name: str) -> tuple[Codes, Codes]:
     return before, released
 
 
-def distinct_pairs(before: Codes, after: Codes, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct_pairs(before: Codes, after: Codes, count: int) -> tuple[Whole, Whole]:
     """Return the pairs of codes that occur, each once; `after` codes are below `count`."""
     old, new = np.divmod(np.unique(before.astype(np.int64) * count + after), count)
     return old, new

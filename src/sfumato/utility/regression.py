@@ -74,8 +74,8 @@ class Combined:
 
 
 def combine(
-    estimates: Sequence[float] | NDArray[np.float64],
-    variances: Sequence[float] | NDArray[np.float64],
+    estimates: Sequence[float] | Numbers,
+    variances: Sequence[float] | Numbers,
     synthesis: Synthesis = "partial",
     size: float = 1.0,
 ) -> Combined:

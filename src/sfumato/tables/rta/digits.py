@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
@@ -15,7 +14,7 @@ from sfumato.lazy import special
 from sfumato.tables.cells import Cells
 from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 # Round adjusted leaves to the published digits: whole units that add up exactly, and are not below zero.
 #
@@ -158,7 +157,7 @@ KEPT = 0.95
 """Share of the guaranteed standard deviation that must remain when an attacker truncates his posterior to a band."""
 
 
-def letters(values: Numbers, variance: Numbers, cutpoints: tuple[float, ...] = CUTPOINTS) -> NDArray[np.object_]:
+def letters(values: Numbers, variance: Numbers, cutpoints: tuple[float, ...] = CUTPOINTS) -> Objects:
     """Return the quality band of every cell from its published value and variance: A is best.
 
     The coefficient of variation is that of the published value, since that of the true value would help to find it.
@@ -245,7 +244,7 @@ def bounds(published: Numbers, leaf_variance: Numbers, table: Table, factor: flo
     return np.where(leaf_variance > 0, factor * published**2 + float(table.integer), 0.0)
 
 
-def worked_out(cells: Cells) -> NDArray[np.bool_]:
+def worked_out(cells: Cells) -> Flags:
     """Return which leaves follow from their cells by repeated subtraction; shape (leaves,)."""
     known = np.zeros(cells.leaves, bool)
     while True:

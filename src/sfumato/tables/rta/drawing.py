@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.contract.draws import Draws
@@ -17,7 +16,7 @@ from sfumato.schema.hierarchy import label_of
 from sfumato.tables.cells import TOTAL, Cells
 from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table, significant
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Numbers, Objects, Whole
 
 # Canonical order, so that noise does not depend on the order of rows, on formulas or on types of labels.
 #
@@ -105,7 +104,7 @@ def leaf_labels(cells: Cells) -> list[str]:
     return ["\x1f".join(leaf_parts) for leaf_parts in zip(*parts, strict=True)] if parts else [""] * cells.leaves
 
 
-def _groups(coarse: NDArray[np.object_], fine: NDArray[np.object_]) -> bool:
+def _groups(coarse: Objects, fine: Objects) -> bool:
     """Whether every label of `fine` is under one of `coarse`, and not the other way round.
 
     A single label is not a group: a table of one region has the same leaves as that region in the table of all regions.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.lazy import csgraph
 from sfumato.tables.rta.priors import AttackerKnowledge, conjugate_gradients
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.kernels.near_sums import NearSums
@@ -187,7 +186,7 @@ def _starts(rows: Whole, leaves: int) -> Whole:
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=leaves))])
 
 
-def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: NDArray[np.bool_], leaves: int) -> Numbers:
+def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: Flags, leaves: int) -> Numbers:
     """Return the largest part of each leaf's variance that one side knows, by unknowns in no other leaf."""
     row, who = rows[which], side[which]
     key, part = np.unique(row * (int(side.max(initial=0)) + 1) + who, return_inverse=True)
@@ -197,9 +196,7 @@ def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: NDArray[np.b
     return most
 
 
-def _two_largest(
-    rows: Whole, unknown: Whole, spread: Numbers, which: NDArray[np.bool_], leaves: int
-) -> tuple[Whole, Whole]:
+def _two_largest(rows: Whole, unknown: Whole, spread: Numbers, which: Flags, leaves: int) -> tuple[Whole, Whole]:
     """Return the two unknowns of each leaf that vary most, among those in `which`; -1 for none."""
     at = np.flatnonzero(which & (spread > 0))
     at = at[np.lexsort((-spread[at], rows[at]))]

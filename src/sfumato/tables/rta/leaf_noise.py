@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, join_names, plural
@@ -15,7 +14,7 @@ from sfumato.tables.rta.large_blocks import CAP, gradients_near, near_of
 from sfumato.tables.rta.posterior_audit import in_large_block, left_of, sums_of
 from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 
 def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
@@ -158,11 +157,11 @@ class _Pairs:
         order = first[np.lexsort((key[first], of_block[t[first]]))]
         return _Pairs(t[order], g[order], dual[order])
 
-    def kept(self, mask: NDArray[np.bool_]) -> _Pairs:
+    def kept(self, mask: Flags) -> _Pairs:
         return _Pairs(self.target[mask], self.helper[mask], self.dual[mask])
 
 
-def linked_noise(known: AttackerKnowledge, alone: Numbers, price: Numbers, linked: NDArray[np.bool_]) -> LinkedNoise:
+def linked_noise(known: AttackerKnowledge, alone: Numbers, price: Numbers, linked: Flags) -> LinkedNoise:
     """Return noise that protects everybody, close to the smallest, for leaves that share contributors.
 
     `alone` is the noise that every leaf needs by itself: no leaf can do with less. The posterior variance F of a pair is

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import NotApplicable, ParameterError
@@ -15,7 +14,7 @@ from sfumato.lazy import csgraph
 from sfumato.tables.rta.large_blocks import WIDER, left_near
 from sfumato.tables.rta.priors import AttackerKnowledge, Prior, blocks_of, checked_noise, conjugate_gradients
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.kernels.noisy_sums import NoisySums
@@ -30,7 +29,7 @@ class _Groups(NamedTuple):
     start: Whole
     unknown: Whole
     block_start: Whole
-    simple: NDArray[np.bool_]
+    simple: Flags
 
 
 def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NoisySums:
@@ -112,7 +111,7 @@ def left_of(
     return PosteriorVariances(variance, outsider, helper, not large.any())
 
 
-def in_large_block(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NDArray[np.bool_]:
+def in_large_block(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> Flags:
     """Return which varying unknowns are in a block with too many leaves to invert, shape (unknowns,)."""
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     wide = (np.bincount(block) > _dense(omega))[block].astype(np.float64)
@@ -188,7 +187,7 @@ def audit_pairs(
     prior: Prior | AttackerKnowledge,
     leaf_variance: Numbers | sparse.csr_array,
     *,
-    published: NDArray[np.bool_] | None = None,
+    published: Flags | None = None,
 ) -> PairAudit:
     """Audit every pair of attacker and contributor, over all cells and linked tables at once.
 
@@ -220,7 +219,7 @@ def audit_pairs(
 
 
 def _seen_cells(
-    table: Table, known: AttackerKnowledge, omega: Numbers | sparse.csr_array, published: NDArray[np.bool_]
+    table: Table, known: AttackerKnowledge, omega: Numbers | sparse.csr_array, published: Flags
 ) -> PairAudit:
     """Audit what is learned from the published cells alone."""
     published = np.asarray(published, bool)

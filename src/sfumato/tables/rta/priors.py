@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sfumato.contract.parameters import param
@@ -16,7 +16,7 @@ from sfumato.errors import DataError, NotApplicable, ParameterError, plural
 from sfumato.lazy import csgraph
 from sfumato.tables.contributions import Contributions
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 Unknowns = Literal["contributor", "contribution"]
 
@@ -64,9 +64,9 @@ class Prior:
     threshold: float = 1.0
     """r: the largest relative certainty w²/posterior variance that is allowed."""
     unknowns: Unknowns = "contributor"
-    attackers: NDArray[np.bool_] | None = None
+    attackers: Flags | None = None
     """Which contributors attack, shape (contributors,); None for all of them."""
-    controllers: NDArray[np.int64] | None = None
+    controllers: Whole | None = None
     """Who controls each contributor, shape (contributors,): those with the same number attack together."""
 
     @classmethod
@@ -176,7 +176,7 @@ def _loadings(given: Contributions) -> sparse.csr_array:
     return sparse.csr_array((data, own.indices.copy(), own.indptr.copy()), shape=own.shape)
 
 
-def _apart(loading: sparse.csr_array, given: Contributions) -> tuple[sparse.csr_array, Numbers, NDArray[np.int64]]:
+def _apart(loading: sparse.csr_array, given: Contributions) -> tuple[sparse.csr_array, Numbers, Whole]:
     """Return loadings with one unknown per entry, each entry's share of its contributor's total, and the contributor."""
     own = given.own
     absolute = np.asarray(abs(own).sum(axis=0), np.float64).ravel()[own.indices]
@@ -273,7 +273,7 @@ class AttackerKnowledge:
     means: Numbers | None
     owner: Whole
     """The owner, who knows the unknown: contributors under one control share a number. Shape (unknowns,)."""
-    attacks: NDArray[np.bool_]
+    attacks: Flags
     """Whether the unknown's contributor is an attacker."""
     contributor: Whole
     """The contributor of each unknown, by position."""
@@ -340,7 +340,7 @@ class AttackerKnowledge:
             attacks=self.attacks[inside], contributor=self.contributor[inside], position=inside,
         )  # fmt: skip
 
-    def known_before(self) -> NDArray[np.bool_]:
+    def known_before(self) -> Flags:
         """Return which unknowns nobody can protect: the prior variance is no larger than the required one."""
         return (self.required > 0) & (self.given_variance <= self.required)
 

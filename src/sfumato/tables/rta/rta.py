@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
@@ -29,7 +28,7 @@ from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.rta.publication import AdjustedLeaves, Record, publish
 from sfumato.tables.rta.successive_tables import Division, divide
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.tables.rta.posterior_audit import PairAudit
@@ -221,7 +220,7 @@ def _are_values(known: AttackerKnowledge, table: Table, prior: Prior) -> bool:
     return bool(2 * alike.sum() > len(ratio) and (distinct > 2 or (distinct == 2 and np.ptp(ratio) <= 1e-6 * middle)))
 
 
-def _in_units(table: Table, values: Numbers, division: Division, record: Record) -> NDArray[np.int64]:
+def _in_units(table: Table, values: Numbers, division: Division, record: Record) -> Whole:
     """Return the leaves of a later table in whole units, at least 0 where values are; old leaves keep their sums."""
     free, inside = np.flatnonzero(~division.inside), np.flatnonzero(division.inside)
     if table.nonnegative:

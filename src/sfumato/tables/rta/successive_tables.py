@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.contract.draws import Draws
@@ -18,7 +17,7 @@ from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
 from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.rta.publication import Record
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 # How the noise of published leaves is divided among their parts in a later table.
 #
@@ -404,7 +403,7 @@ def _refusal(table: Table, known: AttackerKnowledge, audit: PairAudit, excess: f
     )
 
 
-def _cells_of(cells: Cells, leaves: NDArray[np.bool_]) -> list[int]:
+def _cells_of(cells: Cells, leaves: Flags) -> list[int]:
     """Return the smallest cell that holds each of these leaves, once."""
     inside = cells.incidence.tocsc()
     at = np.flatnonzero(leaves)
