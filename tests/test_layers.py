@@ -61,7 +61,7 @@ ONLY_IN = {
     "clarabel": ("tables",),
     "highspy": ("tables",),
 }
-LAZY = {"pa": "pyarrow", "pc": "pyarrow.compute", "pd": "pandas"}
+LAZY = {"highspy": "highspy", "pa": "pyarrow", "pc": "pyarrow.compute", "pd": "pandas"}
 """Tools that are imported through `sfumato.lazy`."""
 FOR_TYPES_ALONE = {"altair": ("cli", "contract", "maps", "mas", "papers", "risk", "tables", "utility")}
 """Where a package may also be named for the type checker."""

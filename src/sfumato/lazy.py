@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LazyModule", "csgraph", "lazy_names", "linalg", "optimize", "pa", "pc", "pd", "special", "stats"]
+__all__ = ["LazyModule", "csgraph", "highspy", "lazy_names", "linalg", "optimize", "pa", "pc", "pd", "special", "stats"]
 
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -68,6 +68,7 @@ class LazyModule:
 
 # Libraries that take long to import, in one place: `from sfumato.lazy import pd, special`.
 if TYPE_CHECKING:
+    import highspy
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -75,6 +76,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csgraph
 else:
     pd, pa, pc = LazyModule("pandas"), LazyModule("pyarrow"), LazyModule("pyarrow.compute")
+    highspy, csgraph = LazyModule("highspy"), LazyModule("scipy.sparse.csgraph")
     linalg, optimize = LazyModule("scipy.linalg"), LazyModule("scipy.optimize")
     special, stats = LazyModule("scipy.special"), LazyModule("scipy.stats")
-    csgraph = LazyModule("scipy.sparse.csgraph")

@@ -36,17 +36,15 @@ class Kind(StrEnum):
 
 def kind_of(arrow_type: pa.DataType) -> Kind:
     """Return the kind of an Arrow type."""
-    import pyarrow.types as t
-
-    if t.is_dictionary(arrow_type) or t.is_string(arrow_type) or t.is_large_string(arrow_type):
+    if pa.types.is_dictionary(arrow_type) or pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         return Kind.CATEGORY
-    if getattr(t, "is_string_view", lambda _: False)(arrow_type):
+    if pa.types.is_string_view(arrow_type):
         return Kind.CATEGORY
-    if t.is_boolean(arrow_type):
+    if pa.types.is_boolean(arrow_type):
         return Kind.BOOLEAN
-    if t.is_integer(arrow_type) or t.is_floating(arrow_type) or t.is_decimal(arrow_type):
+    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
         return Kind.NUMBER
-    if t.is_date(arrow_type) or t.is_timestamp(arrow_type):
+    if pa.types.is_date(arrow_type) or pa.types.is_timestamp(arrow_type):
         return Kind.DATE
     return Kind.OTHER
 
@@ -77,11 +75,9 @@ def check_dates(table: pa.Table) -> None:
 
 def _units_of_day(arrow_type: pa.DataType) -> int | None:
     """Return how many units of a date's type a day has; None for nanoseconds, which do not reach that far."""
-    import pyarrow.types as t
-
-    if t.is_timestamp(arrow_type):
+    if pa.types.is_timestamp(arrow_type):
         return {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}.get(arrow_type.unit)
-    return 1 if t.is_date32(arrow_type) else 86_400_000
+    return 1 if pa.types.is_date32(arrow_type) else 86_400_000
 
 
 def visible_only(values: Any) -> Any:
@@ -94,34 +90,32 @@ def visible_only(values: Any) -> Any:
     >>> visible_only(pa.array(["nurse", "bishop"]).dictionary_encode().slice(0, 1)).dictionary.to_pylist()
     ['nurse']
     """
-    import pyarrow.types as t
-
     kind = values.type
     if isinstance(values, pa.ChunkedArray):
-        if t.is_dictionary(kind):  # one dictionary for all chunks: an Arrow file holds one
+        if pa.types.is_dictionary(kind):  # one dictionary for all chunks: an Arrow file holds one
             whole = values.unify_dictionaries().combine_chunks()
             chunks = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
         else:
             chunks = values.chunks
         return pa.chunked_array([visible_only(chunk) for chunk in chunks], kind)
-    if t.is_dictionary(kind):
+    if pa.types.is_dictionary(kind):
         return _used_categories(values)
     if isinstance(values, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(kind, visible_only(values.storage))
-    if t.is_string_view(kind) or t.is_binary_view(kind):
-        return values.cast(pa.large_string() if t.is_string_view(kind) else pa.large_binary()).cast(kind)
-    if t.is_struct(kind):
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return values.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()).cast(kind)
+    if pa.types.is_struct(kind):
         parts = [visible_only(part) for part in values.flatten()]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null()) if parts else values
-    if t.is_list(kind) or t.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         lengths = np.asarray(values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        offsets = pa.array(ends, pa.int32() if t.is_list(kind) else pa.int64())
+        offsets = pa.array(ends, pa.int32() if pa.types.is_list(kind) else pa.int64())
         return type(values).from_arrays(offsets, visible_only(values.flatten()), type=kind, mask=values.is_null())
-    if t.is_nested(kind) or t.is_run_end_encoded(kind):
+    if pa.types.is_nested(kind) or pa.types.is_run_end_encoded(kind):
         return values.take(pa.array(np.arange(len(values))))
     # taking writes zeros under nulls
-    return values.take(pa.array(np.arange(len(values)))) if values.null_count and not t.is_null(kind) else values
+    return values.take(pa.array(np.arange(len(values)))) if values.null_count and not pa.types.is_null(kind) else values
 
 
 def _used_categories(values: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -50,8 +50,6 @@ def code_text(code: object) -> str:
 
 def plain(table: pa.Table) -> pa.Table:
     """Return the table with categories as plain values and views of text as text: most files know neither."""
-    import pyarrow as pa
-
     for i, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         kind = pa.large_string() if pa.types.is_string_view(kind) else kind
@@ -62,15 +60,18 @@ def plain(table: pa.Table) -> pa.Table:
 
 def refuse_kinds(table: pa.Table, form: str) -> None:
     """Refuse columns that hold lists, bytes or durations, which only Parquet and Arrow keep."""
-    import pyarrow.types as t
-
     for field in table.schema:
         kind = field.type
-        if t.is_nested(kind):
+        if pa.types.is_nested(kind):
             what = "lists or records"
-        elif t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind) or t.is_fixed_size_binary(kind):
+        elif (
+            pa.types.is_binary(kind)
+            or pa.types.is_large_binary(kind)
+            or pa.types.is_binary_view(kind)
+            or pa.types.is_fixed_size_binary(kind)
+        ):
             what = "bytes"
-        elif t.is_duration(kind) or t.is_interval(kind):
+        elif pa.types.is_duration(kind) or pa.types.is_interval(kind):
             what = "lengths of time"
         else:
             continue

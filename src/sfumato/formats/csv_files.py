@@ -600,21 +600,19 @@ def _quoted(text: str) -> str:
 
 def _cells_of(column: pa.Array) -> pa.Array:
     """Return a column as the cells of a CSV file; the way back is `csv_types.typed`."""
-    import pyarrow.types as t
-
     kind = column.type
-    if t.is_floating(kind):
+    if pa.types.is_floating(kind):
         cells = column.cast(pa.string())
         bare = pc.invert(pc.match_substring_regex(cells, "[.en]"))
         cells = pc.if_else(bare, pc.binary_join_element_wise(cells, ".0", ""), cells)
         cells = pc.if_else(pc.is_nan(column), "NaN", cells)
-    elif t.is_timestamp(kind):
+    elif pa.types.is_timestamp(kind):
         cells = _shortest(column if kind.tz is None else column.cast(pa.timestamp(kind.unit, "UTC"))).cast(pa.string())
-    elif t.is_date(kind):
+    elif pa.types.is_date(kind):
         cells = column.cast(pa.date32()).cast(pa.string())
     else:
         cells = column.cast(pa.string())
-        if t.is_string(kind) or t.is_large_string(kind):
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             doubled = pc.replace_substring(cells, '"', '""')
             cells = pc.binary_join_element_wise('"', doubled, '"', "")
     return pc.fill_null(cells, "")

@@ -242,19 +242,17 @@ def excel_writer(contents: FileContents) -> Callable[[Path], None]:
 
 def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
     """Return a column as the values of its cells, None where empty."""
-    import pyarrow.types as t
-
     kind = column.type
-    if t.is_integer(kind):
+    if pa.types.is_integer(kind):
         check_whole(name, column, "Excel")
-    if t.is_decimal(kind) and kind.precision > 15:
+    if pa.types.is_decimal(kind) and kind.precision > 15:
         raise DataError(f"column '{name}' has decimals of {kind.precision} digits; Excel keeps 15. Round them first.")
-    if t.is_floating(kind) or t.is_decimal(kind):
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         numbers = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
         if np.isinf(numbers).any():
             raise DataError(f"column '{name}' has infinite numbers, which Excel has no place for.")
         return [None if math.isnan(v) else v for v in numbers.tolist()]
-    if t.is_date(kind) or t.is_timestamp(kind):
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return _days(name, column)
     values: list[Any] = column.to_pylist()
     if values and any(isinstance(v, str) and len(v) > _TEXT for v in values):

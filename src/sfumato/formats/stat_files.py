@@ -483,21 +483,19 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
 
 def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
     """Return a column as pyreadstat takes it, and its display format ("" for the program's own choice)."""
-    import pyarrow.types as t
-
     kind = column.type
-    if t.is_string(kind) or t.is_large_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = column.fill_null("")
         check_text(name, column, limits)
         return pd.array(column.to_pylist(), dtype="string"), ""
-    if t.is_temporal(kind):
+    if pa.types.is_temporal(kind):
         return _moments(name, column, limits)
-    if t.is_boolean(kind):
+    if pa.types.is_boolean(kind):
         column, kind = column.cast(pa.int8()), pa.int8()
-    if t.is_integer(kind):
+    if pa.types.is_integer(kind):
         check_whole(name, column, limits.program)
         return _stat_writing_whole(column, limits)
-    if t.is_decimal(kind) and kind.precision > 15:
+    if pa.types.is_decimal(kind) and kind.precision > 15:
         raise DataError(
             f"column '{name}' has decimals of {kind.precision} digits, which {limits.program} would round to 15. "
             f"Round them first, or turn them into text."
@@ -518,19 +516,17 @@ def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, s
 
 def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Numbers, str]:
     """Return dates and times as the program's numbers, exactly; finer than a millisecond is refused."""
-    import pyarrow.types as t
-
     program, kind = limits.program, column.type
     days = EPOCH_DAYS[program]
-    if t.is_date(kind):
+    if pa.types.is_date(kind):
         numbers = _floats(column.cast(pa.date32()).cast(pa.int32())) + days
         return (numbers * DAY, "DATE11") if program == "SPSS" else (numbers, "%td" if program == "Stata" else "DATE9")
-    if t.is_timestamp(kind) and kind.tz is not None:
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
         raise DataError(
             f"column '{name}' has times with a time zone, which {program} does not know. "
             f"Convert them to one zone and drop it, or write them as text."
         )
-    clock = t.is_time(kind)
+    clock = pa.types.is_time(kind)
     try:
         ticks = column.cast(pa.time32("ms") if clock else pa.timestamp("ms")).cast(pa.int32() if clock else pa.int64())
     except pa.ArrowInvalid:
@@ -563,16 +559,14 @@ def _value_labels(name: str, column: pa.ChunkedArray, contents: FileContents, li
 
     Left out are labels of text, dates and broken numbers in Stata, of dates in SPSS, and of Stata's own .a outside it.
     """
-    import pyarrow.types as t
-
     words = contents.value_labels.get(name, {})
     kind = column.type
-    if t.is_boolean(kind):
+    if pa.types.is_boolean(kind):
         given = {{"true": "1", "false": "0"}.get(code.lower(), code): word for code, word in words.items()}
         words = {"0": "false", "1": "true"} | given
-    elif t.is_temporal(kind):
+    elif pa.types.is_temporal(kind):
         return {}
-    elif not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return dict(words) if limits.program == "SPSS" else {}
     stata = limits.program == "Stata"
     codes: dict[Any, str] = {}

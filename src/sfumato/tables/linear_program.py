@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from sfumato.errors import SfumatoError
-from sfumato.lazy import csgraph
+from sfumato.lazy import csgraph, highspy
 from sfumato.tables.cells import Cells, set_codes
 from sfumato.typing import Flags, Numbers, Whole
 
@@ -218,8 +218,6 @@ _ATTEMPTS: tuple[dict[str, str | int], ...] = (
 
 def make_solver(options: Mapping[str, str | int | float]) -> Any:
     """Return a solver that prints nothing, with these options."""
-    import highspy
-
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.silent()
     for option, value in options.items():
@@ -232,8 +230,6 @@ def make_program(
     integer: Flags | None = None,
 ) -> Any:  # fmt: skip
     """Return a program: Σ costs·x is smallest, x within bounds, rows @ x within limits; some x are whole."""
-    import highspy
-
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(costs), rows.shape[0]
     lp.col_cost_ = costs
@@ -292,8 +288,6 @@ class LinearProgram:
 
     def _solve(self) -> Numbers | None:
         """Return a solution, or None if there is no finite one."""
-        import highspy
-
         status = highspy.HighsModelStatus
         x: Numbers | None = None
         for options in _ATTEMPTS:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.lazy import highspy
 from sfumato.tables.linear_program import make_solver
 from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.tables.suppression.proof import PatternCheck, check, short, whole
@@ -94,8 +95,6 @@ class Repair:
 
     def _solve(self, target: int, need: float, hidden: Flags, movable: Whole, short: bool) -> Numbers | None:
         """Return the cheapest move in which only `movable` quantities move; a `short` one if every move costs, hidden or not."""
-        import highspy
-
         p = self.problem
         if target not in movable:
             return None
