@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from sfumato import reports
 from sfumato.cli.console import Screen, percent
 from sfumato.cli.options import OutputOptions, expand_options, output_option
 from sfumato.contract import Draws, Recipe, Release
@@ -148,11 +149,9 @@ def _check(records: int, replications: int, folder: Path, secret: Path, replace:
 
 def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Path, secret: Path, replace: bool) -> None:
     """Write the release and its report to one folder and the seed to another: all of it, or nothing."""
-    from sfumato.reports import Report, data_section, recipe_section
-
-    report = Report(
+    report = reports.Report(
         "A teacher survey, masked",
-        [data_section(release.original), recipe_section(release), m.section(1 / MAX_ERROR**2, choice)],
+        [reports.data_section(release.original), reports.recipe_section(release), m.section(1 / MAX_ERROR**2, choice)],
         subtitle="The demo of sfumato: generated records, nobody's real data",
     )
     new = not secret.parent.exists()

@@ -50,12 +50,10 @@ def check_report(path: Path | None, replace: bool, json: bool = True) -> None:
 
 def save_chart(picture: alt.TopLevelMixin, path: Path, confidential: bool = True) -> None:
     """Write a chart as the suffix says; what is not for the public can be read by its owner only."""
-    from sfumato.charts.theme import to_png, to_svg
-
     if path.suffix.lower() == ".svg":
-        write_text(path, to_svg(picture), confidential)
+        write_text(path, charts.theme.to_svg(picture), confidential)
     else:
-        to_png(picture, path, confidential=confidential)
+        charts.theme.to_png(picture, path, confidential=confidential)
 
 
 T = TypeVar("T")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from sfumato import maps
 from sfumato.cli.console import Misuse, Screen, percent
 from sfumato.cli.files import check_chart, check_report, refuse_existing, save_chart
 from sfumato.cli.map_output import exit_infeasible, show_choice, show_refused
@@ -123,7 +124,6 @@ def search_(options: SearchOptions) -> None:
     none, the answer is "infeasible" and the exit code 3.
     """
     from sfumato.maps.defaults import default_utilities
-    from sfumato.maps.recipe_search import search
 
     screen = options.output.screen()
     options.check_files()
@@ -138,7 +138,7 @@ def search_(options: SearchOptions) -> None:
     utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility or ()]
     utilities = utilities or default_utilities(data)
     with screen.progress() as tell:
-        found = search(
+        found = maps.search(
             data, families, risks, utilities, limits, over=axes(options.over or (), families), sequences=options.sequences,
             snooper=snooper, maximise=options.maximise, effort=options.effort, confirm=options.confirm, draws=options.seed,
             resume=options.resume,

@@ -16,7 +16,7 @@ from sfumato.contract.draws import Draws
 from sfumato.data import Batch, Kind, Microdata, Rows
 from sfumato.data.households import unit_ids
 from sfumato.data.store import published_schema
-from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, plural, refuse_unknown
 from sfumato.files import publishing, whole_folder, write_text
 from sfumato.schema.hierarchy import label_of
 from sfumato.typing import Flags, Numbers, Whole
@@ -356,8 +356,7 @@ def _positions(original: Microdata, masked: Microdata, align: Any) -> Whole:
 
 def _by_column(original: Microdata, masked: Microdata, name: str) -> Whole:
     for data, which in ((original, "the original"), (masked, "the masked file")):
-        if name not in data.engine.kinds:
-            raise DataError(unknown_name("column", name, data.engine.kinds, which))
+        refuse_unknown("column", data.engine.kinds, which, name, error=DataError)
     columns = original.batch([name]).column(name), masked.batch([name]).column(name)
     if any(column.kind is Kind.OTHER for column in columns) or any(column.missing.any() for column in columns):
         raise DataError(f"column '{name}' cannot align the files: some of its values are missing, or of no plain kind.")
@@ -449,8 +448,7 @@ def _by_value(data: Microdata, column: str, texts: list[str]) -> Whole:
 
 def _coded(data: Microdata, column: str) -> tuple[Whole, list[str]]:
     """Return each record's place among the values of a column, one past the last where it has none, and the values as text."""
-    if column not in data.engine.kinds:
-        raise DataError(unknown_name("column", column, data.engine.kinds, "the data"))
+    refuse_unknown("column", data.engine.kinds, "the data", column, error=DataError)
     if data.kind(column) is Kind.OTHER:
         raise NotApplicable(f"column '{column}' holds values of no plain kind, which make no subgroups.")
     batch = data.batch([column])

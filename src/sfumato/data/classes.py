@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.data.columns import Column, Kind
 from sfumato.data.engine import LocalEngine
 from sfumato.data.microdata import Microdata, missing_of, numbers_of
@@ -72,11 +73,9 @@ class Classes:
         amounts = np.asarray(amounts, np.float64)
         if self.rule != "wildcard" or not any((codes < 0).any() for codes in self.codes):
             return amounts
-        from sfumato.kernels.matching import wildcard_sums
-
         codes = np.column_stack(self.codes)
         lost = np.where((codes < 0).any(axis=1), (1 - alpha) * amounts, 0.0)
-        return wildcard_sums(codes, (amounts - lost)[:, None])[:, 0] + lost
+        return kernels.matching.wildcard_sums(codes, (amounts - lost)[:, None])[:, 0] + lost
 
     def per_record(self, values: NDArray[Any]) -> Numbers:
         """Spread values of the classes over the records, shape (n,); NaN for a record that the rule leaves out."""
@@ -118,11 +117,11 @@ class Classes:
         if self.rule != "wildcard":
             found = find_rows(theirs, mine)
             return np.where(found < 0, 0.0, amounts[found]) if len(amounts) else np.zeros(len(self))
-        from sfumato.kernels.matching import wildcard_sums
-
         both = np.vstack([np.column_stack(mine), np.column_stack(theirs)])
         asked = np.arange(len(both)) < len(self)
-        return wildcard_sums(both, np.concatenate([np.zeros(len(self)), amounts])[:, None], asked)[: len(self), 0]
+        return kernels.matching.wildcard_sums(both, np.concatenate([np.zeros(len(self)), amounts])[:, None], asked)[
+            : len(self), 0
+        ]
 
 
 def classes_of(

@@ -23,7 +23,7 @@ from sfumato.data.aggregates import (
     largest_sql,
 )
 from sfumato.data.columns import Column, Kind, kind_of, visible_only
-from sfumato.errors import DataError, unknown_name
+from sfumato.errors import DataError, refuse_unknown
 from sfumato.lazy import pa
 from sfumato.schema.attribute import RECORD_ID, Attribute
 from sfumato.schema.schema import Schema
@@ -210,9 +210,7 @@ class Engine(ABC):
 
     def check_columns(self, columns: Sequence[str]) -> list[str]:
         """Return the column names, each once, or refuse the first that is not in the data."""
-        for name in columns:
-            if name not in self.kinds:
-                raise DataError(unknown_name("column", name, self.kinds, "the data"))
+        refuse_unknown("column", self.kinds, "the data", *columns, error=DataError)
         return list(dict.fromkeys(columns))
 
 

@@ -18,7 +18,7 @@ from sfumato.data.columns import missing_of as missing_of
 from sfumato.data.columns import numbers_of as numbers_of
 from sfumato.data.engine import Engine, LocalEngine, Rows
 from sfumato.data.store import open_frame
-from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, unknown_name
+from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, refuse_unknown, unknown_name
 from sfumato.kernels.moments import Moments, centred_products, first_pass
 from sfumato.lazy import pd
 from sfumato.schema import Attribute, Level, Schema
@@ -251,8 +251,7 @@ class Microdata:
 
     def kind(self, name: str) -> Kind:
         """Return what sort of values a column holds."""
-        if name not in self.engine.kinds:
-            raise DataError(unknown_name("column", name, self.engine.kinds, "the data"))
+        refuse_unknown("column", self.engine.kinds, "the data", name, error=DataError)
         return self.engine.kinds[name]
 
     def batch(self, names: Sequence[str] | None = None) -> Batch:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.errors import DataError, ParameterError, join_names, repeated, unknown_name
+from sfumato.errors import DataError, ParameterError, join_names, refuse_unknown, repeated
 from sfumato.lazy import pa
 from sfumato.schema.attribute import RECORD_ID
 
@@ -98,9 +98,7 @@ def checked_header(header: list[str], path: Path, names: Sequence[str] | None) -
 
 def chosen(columns: Sequence[str], header: Sequence[str], path: Path) -> set[str]:
     """Return the columns asked for as text, if the file has them."""
-    for name in columns:
-        if name not in header:
-            raise ParameterError(unknown_name("column", name, header, f"{path} (asked for as text)"))
+    refuse_unknown("column", header, f"{path} (asked for as text)", *columns)
     return set(columns)
 
 

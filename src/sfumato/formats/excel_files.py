@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, unknown_name
+from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, refuse_unknown
 from sfumato.formats.contents import FileContents, checked_header, chosen, code_text, plain, refuse_kinds
 from sfumato.formats.stat_files import check_whole
 from sfumato.lazy import pa
@@ -146,8 +146,7 @@ def _sheet(book: Any, sheet: str | int | None, path: Path) -> Any:
         if not 1 <= sheet <= len(names):
             raise ParameterError(f"{path} has {len(names)} sheets, so there is no sheet {sheet}; the first is sheet=1.")
         return book.worksheets[sheet - 1]
-    if sheet not in names:
-        raise ParameterError(unknown_name("sheet", sheet, names, str(path)))
+    refuse_unknown("sheet", names, str(path), sheet)
     return book[sheet]
 
 

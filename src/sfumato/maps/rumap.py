@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from sfumato import charts
 from sfumato.contract import Draws, Holdout, Mask, Measure, Recipe, Release, Score, Section, Side, Snooper
 from sfumato.contract.score import number
 from sfumato.data.microdata import Microdata
@@ -352,17 +353,19 @@ class RUMap:
         A map over one parameter of a recipe also has R and U against the parameter, one over two has heat maps. `risk` and
         `utility` name the measures to draw where there are several; a search draws its own choice.
         """
-        from sfumato.charts.map_chart import map_chart, methods_chart
-
         choice = self.choice if choice is None else choice
         if self.subject.layout == "families":
-            return methods_chart(self.frame(), **self.subject.drawing(self, max_risk, choice, risk, utility))
+            return charts.map_chart.methods_chart(
+                self.frame(), **self.subject.drawing(self, max_risk, choice, risk, utility)
+            )
         frame = self.frame()
         for side, name in ((Side.RISK, risk), (Side.UTILITY, utility)):
             if name is not None:
                 own = self.measures[self.position(side, name)].label()
                 frame = frame[(frame["side"] != side.value) | (frame["measure"] == own)]
-        return map_chart(frame, self.parameters, max_risk, choice.settings if choice and choice.feasible else None)
+        return charts.map_chart.map_chart(
+            frame, self.parameters, max_risk, choice.settings if choice and choice.feasible else None
+        )
 
     def section(self, max_risk: float | Mapping[str, float] | None = None, choice: Choice | None = None) -> Section:
         """Return the map as a section of a report."""
@@ -374,9 +377,7 @@ class RUMap:
 
         It is one HTML file that needs no network, and holds measures and parameters only.
         """
-        from sfumato.charts.search_page import interactive_page
-
-        return interactive_page(self.frame(), self.frontier(), title, utility=self.subject.maximised)
+        return charts.search_page.interactive_page(self.frame(), self.frontier(), title, utility=self.subject.maximised)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map for machines; no seed and no record's value is in it."""
@@ -710,7 +711,7 @@ class Overlay:
 
     def chart(self, max_risk: float | None = None, chosen: Mapping[str, Any] | None = None) -> alt.TopLevelMixin:
         """Draw the maps on the same axes: colour tells the utility, the dash the map; `chosen` is ringed on every curve."""
-        from sfumato.charts.map_chart import overlay_chart
-
         parameters = next(iter(self.maps.values())).parameters
-        return overlay_chart({name: m.frame() for name, m in self.maps.items()}, parameters, max_risk, chosen)
+        return charts.map_chart.overlay_chart(
+            {name: m.frame() for name, m in self.maps.items()}, parameters, max_risk, chosen
+        )

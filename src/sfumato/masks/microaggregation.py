@@ -15,7 +15,7 @@ from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.data import Kind
 from sfumato.data.microdata import Batch, Microdata, by_level
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, refuse_unknown
 from sfumato.kernels.classes import centres, classes, consecutive, consecutive_within, number_codes
 from sfumato.kernels.moments import is_constant, principal_axes
 from sfumato.masks.column_settings import numeric_columns
@@ -406,8 +406,7 @@ class ProjectionMicroaggregation(Microaggregation):
             self._check_by(self.columns)
 
     def _check_by(self, names: tuple[str, ...]) -> None:
-        if self.by not in (*_LINES, *names):
-            raise ParameterError(unknown_name("by", self.by, (*_LINES, *names), "what records can be sorted by"))
+        refuse_unknown("by", (*_LINES, *names), "what records can be sorted by", self.by)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn the scale of each column."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.contract import Draws, Mask, Recipe, Release
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
@@ -385,9 +386,7 @@ class MaskTradeoff:
 
     def chart(self) -> alt.LayerChart:
         """Draw the share lost against τ, a line for each mask."""
-        from sfumato.charts.paper_charts import mask_tradeoff_chart
-
-        return mask_tradeoff_chart(self.losses, ", ".join(self.targets), (DROPPING,))
+        return charts.paper_charts.mask_tradeoff_chart(self.losses, ", ".join(self.targets), (DROPPING,))
 
 
 def mask_tradeoff(

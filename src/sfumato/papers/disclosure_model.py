@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.errors import NotApplicable, ParameterError, join_names, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, join_names, refuse_unknown, unknown_name
 from sfumato.kernels.moments import covariance_root
 from sfumato.lazy import special
 from sfumato.papers.conditional import numbers, whiten
@@ -512,9 +512,7 @@ class Publication(DisclosureMethod):
 
     def observation(self, phi: Parameters) -> Observation:
         """Return what the function makes of the parameters."""
-        for name in phi:
-            if name not in self.ranges:
-                raise ParameterError(unknown_name("parameter", name, self.ranges, "the method"))
+        refuse_unknown("parameter", self.ranges, "the method", *phi)
         made = self.function(**phi)
         if not isinstance(made, Observation):
             raise ParameterError("a method's function must return an Observation, such as Linear(T, noise).")

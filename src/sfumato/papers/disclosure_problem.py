@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.contract import Draws, Mask, Recipe, Snooper
 from sfumato.contract.score import digits, number
 from sfumato.data.microdata import Microdata
-from sfumato.errors import NotApplicable, ParameterError, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, refuse_unknown
 from sfumato.lazy import linalg, optimize
 from sfumato.maps import NormalPopulation, ru_map
 from sfumato.papers.disclosure_model import (
@@ -323,8 +323,7 @@ class Problem:
                 check_ranges(self.method)
             known = [t.name for t in (*self.utility.targets, *self.risk.targets)]
             for user in (*self.utility.users, *self.risk.users):
-                if absent := [n for n in user.estimates or () if n not in known]:
-                    raise ParameterError(unknown_name("target", absent[0], known, f"what '{user.name}' could estimate"))
+                refuse_unknown("target", known, f"what '{user.name}' could estimate", *(user.estimates or ()))
 
     def solve(self) -> Solution | NoSolution:
         """Return the best parameters; or why there are none, with the constraint that fails and by how much.
@@ -545,7 +544,5 @@ class NoisyRecords:
 
     def _weights(self, named: Mapping[str, float]) -> Numbers:
         names = list(self.population.means)
-        for name in named:
-            if name not in names:
-                raise ParameterError(unknown_name("column", name, names, "the population"))
+        refuse_unknown("column", names, "the population", *named)
         return np.array([float(named.get(name, 0.0)) for name in names])

@@ -14,7 +14,7 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, Recipe, matrix_steps, run_steps
 from sfumato.contract.matrix import LARGEST, MatrixForm
 from sfumato.data.microdata import Microdata, check_numeric
-from sfumato.errors import NotApplicable, ParameterError, join_names, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, join_names, refuse_unknown
 from sfumato.lazy import csgraph
 from sfumato.masks.aggregation import RandomAggregation
 from sfumato.masks.identifiers import Identity, RandomOrder, RemoveIdentifiers
@@ -149,9 +149,7 @@ class ExchangeableRecords:
 
     def at(self, names: Sequence[str]) -> list[int]:
         """Return the positions of attributes."""
-        for name in names:
-            if name not in self.names:
-                raise ParameterError(unknown_name("attribute", name, self.names, "the model"))
+        refuse_unknown("attribute", self.names, "the model", *names)
         return [self.names.index(name) for name in names]
 
     def seen(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.attacks.attacker_file import key_names
 from sfumato.contract import Draws, Mask, Release, Snooper
 from sfumato.data import Microdata, classes_of
@@ -42,9 +43,7 @@ class KeyExperiments:
 
     def chart(self) -> alt.HConcatChart:
         """Draw minimal and maximal risk against each setting, as in Figures 4.1 to 4.3 of the paper."""
-        from sfumato.charts.paper_charts import key_experiments_chart
-
-        return key_experiments_chart(self.risks)
+        return charts.paper_charts.key_experiments_chart(self.risks)
 
 
 def key_experiments(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato import charts
 from sfumato.errors import ParameterError
 from sfumato.lazy import pd
 from sfumato.papers.conditional import (
@@ -315,6 +316,4 @@ class RegionPicture:
 
     def chart(self) -> alt.LayerChart:
         """Draw the ellipse, the box and the cases."""
-        from sfumato.charts.paper_charts import release_region_chart
-
-        return release_region_chart(self.outline, self.points, self.names, self.tau)
+        return charts.paper_charts.release_region_chart(self.outline, self.points, self.names, self.tau)

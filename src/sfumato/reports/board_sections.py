@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sfumato import charts
 from sfumato.charts.captions import counted, spoken
 from sfumato.contract import Figure, Measure, Release, Score, Section, Side, Snooper, TextTable
 from sfumato.contract.score import digits
@@ -159,9 +160,6 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
     if not rows:
         return []
 
-    from sfumato.charts.map_data import unmasked_rows
-    from sfumato.charts.measures import measures_chart
-
     caption = (
         "The release, measure by measure. Each risk is divided by its own limit, so that 1 is the limit; the thin line ends "
         "at the worse end of its interval. Each utility is a share of that of the unmasked file."
@@ -171,7 +169,10 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
     parts = [rows[i : i + _DRAWN] for i in range(0, len(rows), _DRAWN)]
     which = [""] if len(parts) == 1 else [f" Part {i} of {len(parts)}." for i in range(1, len(parts) + 1)]
     return [
-        Figure(measures_chart(unmasked_rows(pd.DataFrame(part)), 0).to_dict(), caption + said)
+        Figure(
+            charts.measures.measures_chart(charts.map_data.unmasked_rows(pd.DataFrame(part)), 0).to_dict(),
+            caption + said,
+        )
         for part, said in zip(parts, which, strict=True)
     ]
 

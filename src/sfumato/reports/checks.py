@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.contract import Combination, Measure, Release, Score, Side, Snooper, subgroups
 from sfumato.contract.score import number
-from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, refuse_unknown
 from sfumato.maps.judge import Against
 from sfumato.maps.rumap import titles
 
@@ -249,9 +249,7 @@ def run_checks(
 def _known(measure: Measure, release: Release) -> None:
     """Refuse a measure of columns that the original does not have: this is a mistake, not a measure that does not apply."""
     have = release.original.schema.names()
-    for name in measure.columns(release.original.schema) or ():
-        if name not in have:
-            raise DataError(unknown_name("column", name, have, "the data"))
+    refuse_unknown("column", have, "the data", *(measure.columns(release.original.schema) or ()), error=DataError)
 
 
 def _against(check: Check, scenarios: Mapping[str, Snooper]) -> list[Check]:

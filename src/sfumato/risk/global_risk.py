@@ -16,7 +16,7 @@ from sfumato.contract import Need, Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
-from sfumato.errors import NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, join_names, plural, refuse_unknown
 from sfumato.lazy import pd
 from sfumato.risk.classification import Crossed, EqualWeights, PowerWeights, UniqueWeights, WeightMatrix, crossed
 from sfumato.risk.key_changes import KeyChange, WeakRule, key_change
@@ -278,10 +278,7 @@ def key_changes(outcome: Release, found: Crossed, rules: Mapping[str, WeakRule])
     """Return how much each key was changed."""
     original, masked = outcome.original, outcome.masked
     for name in rules:
-        if name not in found.names:
-            raise NotApplicable(
-                unknown_name("key", name, found.names, "the snooper's keys, which weak_changes is about")
-            )
+        refuse_unknown("key", found.names, "the snooper's keys, which weak_changes is about", name, error=NotApplicable)
         if original.schema[name].scale is not Scale.PARTIALLY_ORDERED:
             raise NotApplicable(
                 f"weak_changes has a rule for '{name}', which is {original.schema[name].scale.value}: only values of a partially "

@@ -18,7 +18,7 @@ from sfumato.contract import DirectMeasure, Release, Snooper
 from sfumato.contract.score import Side, digits
 from sfumato.data import Microdata
 from sfumato.data.classes import Classes, Missing, classes_of
-from sfumato.errors import NotApplicable, SfumatoError, unknown_name
+from sfumato.errors import NotApplicable, SfumatoError, refuse_unknown
 from sfumato.kernels.classes import classes
 from sfumato.schema import Schema
 from sfumato.typing import Flags, Numbers, Whole
@@ -103,9 +103,7 @@ def released_classes(
 
 def population_classes(population: Microdata, released: Classes, snooper: Snooper) -> Classes:
     """Return the classes of a population file or table by the same keys; a weight column counts persons."""
-    for name in released.names:
-        if name not in population.engine.kinds:
-            raise NotApplicable(unknown_name("key", name, population.engine.kinds, "the population table"))
+    refuse_unknown("key", population.engine.kinds, "the population table", *released.names, error=NotApplicable)
     widths = {name: width for name, width in snooper.precision.items() if name in released.names}
     weight = population.schema.one("weight")
     try:

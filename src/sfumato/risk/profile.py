@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.attacks.attacker_file import key_names
 from sfumato.contract import Measure, Release, Snooper
 from sfumato.contract.score import Figure, Score, Section, TextTable, digits
@@ -440,14 +441,14 @@ class RiskProfile:
 
     def chart(self) -> alt.HConcatChart:
         """Draw class sizes, the distribution of risk, and what each key contributes."""
-        from sfumato.charts.file_charts import risk_profile_chart
-
         where = {
             "file": "1/f: of being identified in the file",
             "sample": "individual risk, an estimate",
             "table": "1/F: in the population",
         }[self.among]
-        return risk_profile_chart(self.class_sizes(), self.risk_distribution(), self.contributions, self.k, where)
+        return charts.file_charts.risk_profile_chart(
+            self.class_sizes(), self.risk_distribution(), self.contributions, self.k, where
+        )
 
     def section(self) -> Section:
         """Return the profile for a report: no record is in it."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.errors import SchemaError, join_names, unknown_name
+from sfumato.errors import SchemaError, join_names, refuse_unknown
 from sfumato.files import whole_file
 from sfumato.lazy import pd
 from sfumato.typing import Objects
@@ -138,13 +138,10 @@ class Hierarchy(ABC):
         kinds = Hierarchy._kinds
         if kind is None:
             raise SchemaError(f"a hierarchy needs a kind. The kinds are: {join_names(kinds)}.")
-        if kind not in kinds:
-            raise SchemaError(unknown_name("kind", str(kind), kinds, "the list of hierarchy kinds"))
+        refuse_unknown("kind", kinds, "the list of hierarchy kinds", kind, error=SchemaError)
         built = kinds[kind]
         known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(built)}
-        for name in parameters:
-            if name not in known:
-                raise SchemaError(unknown_name("field", str(name), known, f"a hierarchy of kind '{kind}'"))
+        refuse_unknown("field", known, f"a hierarchy of kind '{kind}'", *parameters, error=SchemaError)
         if absent := [name for name, required in known.items() if required and name not in parameters]:
             raise SchemaError(f"a hierarchy of kind '{kind}' also needs: {join_names(absent)}.")
         return built(**parameters)

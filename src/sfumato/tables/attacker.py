@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.cells import Cells
@@ -186,12 +187,12 @@ def _away(bound: Numbers, at: Numbers) -> Numbers:
 
 def _not_implied(rows: sparse.csr_array, equal: Flags) -> Whole:
     """Return the rows that are needed: equations that are no combination of shorter ones."""
-    from sfumato.kernels.table_algebra import independent_rows
-
     equations = np.flatnonzero(equal)
     equations = equations[np.argsort(np.diff(rows.indptr)[equations], kind="stable")]
     picked = sparse.csr_array(rows[equations])
-    kept = independent_rows(picked.indptr.astype(np.int64), picked.indices.astype(np.int64), rows.shape[1])
+    kept = kernels.table_algebra.independent_rows(
+        picked.indptr.astype(np.int64), picked.indices.astype(np.int64), rows.shape[1]
+    )
     return np.sort(np.concatenate([np.flatnonzero(~equal), equations[kept]]))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.errors import DataError, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import DataError, ParameterError, join_names, plural, refuse_unknown
 from sfumato.schema.hierarchy import Hierarchy, label_of
 from sfumato.typing import Numbers, Objects, Whole
 
@@ -199,15 +199,12 @@ class Cells:
     def find(self, labels: Mapping[str, str] | None = None, **more: str) -> int:
         """Return the position of a cell: ``find(region="North")`` is its total over the other dimensions."""
         wanted = {**(labels or {}), **more}
-        for dimension in wanted:
-            if dimension not in self.dimensions:
-                raise ParameterError(unknown_name("dimension", dimension, self.dimensions, "the table"))
+        refuse_unknown("dimension", self.dimensions, "the table", *wanted)
         key = tuple(str(wanted.get(d, TOTAL)) for d in self.dimensions)
         if key not in self._positions:
             for d, label in zip(self.dimensions, key, strict=True):
                 known = sorted(set(self.labels[:, self.dimensions.index(d)]))
-                if label not in known:
-                    raise ParameterError(unknown_name("label", label, known, f"dimension '{d}'"))
+                refuse_unknown("label", known, f"dimension '{d}'", label)
             raise ParameterError("the table has no such cell: these labels do not occur together in it.")
         return self._positions[key]
 

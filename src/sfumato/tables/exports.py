@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sfumato import formats
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.files import parse_json, publishing, whole_file
 from sfumato.lazy import pd
@@ -506,7 +507,6 @@ def table_writer(
 def _excel(published: PublishedTable) -> Callable[[Path], object]:
     import narwhals as nw
 
-    from sfumato.formats.contents import FileContents
     from sfumato.formats.excel_files import excel_writer
 
     frame = published.frame().astype(dict.fromkeys(published.cells.dimensions, "str"))
@@ -519,4 +519,4 @@ def _excel(published: PublishedTable) -> Callable[[Path], object]:
         frame["variance"] = noise
     if (codes := qualities(published)) is not None:
         frame["quality"] = codes
-    return excel_writer(FileContents(nw.from_native(frame, eager_only=True).to_arrow()))
+    return excel_writer(formats.FileContents(nw.from_native(frame, eager_only=True).to_arrow()))

@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import DataError, ParameterError, SchemaError, did_you_mean, join_names, plural, unknown_name
+from sfumato.errors import (
+    DataError,
+    ParameterError,
+    SchemaError,
+    did_you_mean,
+    join_names,
+    plural,
+    refuse_unknown,
+    unknown_name,
+)
 from sfumato.schema.hierarchy import ROOT, Hierarchy, TreeHierarchy
 from sfumato.tables.cells import TOTAL, Cells, Dimension
 from sfumato.typing import Flags, Numbers, Objects, Whole
@@ -31,9 +40,7 @@ def find_total(
     None where a dimension has no total among its labels. Missing labels are totals too, as GROUP BY CUBE writes them.
     """
     if isinstance(total, Mapping):
-        for name in total:
-            if name not in labels:
-                raise ParameterError(unknown_name("dimension", name, labels, "the table"))
+        refuse_unknown("dimension", labels, "the table", *total)
     found: dict[str, str | None] = {}
     for name, column in labels.items():
         distinct = dict.fromkeys(x for x in column if x is not None)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.errors import SfumatoError
 from sfumato.lazy import csgraph, highspy
 from sfumato.tables.cells import Cells, set_codes
@@ -35,8 +36,6 @@ class Equations:
     @classmethod
     def of(cls, cells: Cells) -> Equations:
         """Return the equations of cells, linked tables included."""
-        from sfumato.kernels.table_algebra import partitions
-
         rows = sparse.csr_array(cells.incidence)
         rows.sort_indices()
         known: dict[bytes, int] = {}
@@ -51,7 +50,7 @@ class Equations:
         whole, part = whole[within], part[within]
         order = np.lexsort((part, -size[part], whole))  # the largest parts first make the shortest sums
         whole, part = whole[order], part[order].astype(np.int64)
-        starts, found = partitions(
+        starts, found = kernels.table_algebra.partitions(
             rows.indptr.astype(np.int64), rows.indices.astype(np.int64),
             np.searchsorted(whole, np.arange(len(size) + 1)).astype(np.int64), part, cells.leaves,
         )  # fmt: skip

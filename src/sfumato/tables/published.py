@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.contract import Draws, Guarantee, Method, check_draws
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, refuse_unknown
 from sfumato.lazy import pd
 from sfumato.schema.hierarchy import Hierarchy, label_of
 from sfumato.tables.cells import TOTAL, Cells, Status
@@ -296,9 +296,7 @@ def _columns(frame: Any, names: Sequence[str]) -> dict[str, list[Any]]:
         native = native.collect()
     if not isinstance(native, nw.DataFrame):
         raise DataError("a published table must be a frame (pandas, polars, Arrow): a row for each cell.")
-    for name in names:
-        if name not in native.columns:
-            raise ParameterError(unknown_name("column", name, native.columns, "the published table"))
+    refuse_unknown("column", native.columns, "the published table", *names)
     if len(native) == 0:
         raise DataError("the published table has no rows.")
     return {name: [_plain(v) for v in native[name].to_list()] for name in names}

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
 from sfumato.tables.cells import TOTAL, Cells, Status
@@ -191,15 +192,13 @@ class TwoValueChoice:
 
     def improve(self, square: Numbers, absolute: Numbers | None = None, limits: Numbers | None = None) -> None:
         """Lower Σ square · error² + absolute · |error| over the cells; errors should be within limits, shape (2, cells)."""
-        from sfumato.kernels.table_algebra import choose_values
-
         if not len(self._step):
             return
         if absolute is None:
             absolute = np.zeros(len(square))
         if limits is None:
             limits = np.array([[-np.inf], [np.inf]]) * np.ones(len(square))
-        choose_values(
+        kernels.table_algebra.choose_values(
             *self._of_leaf, *self._of_cell, self._order, self._step, self.up, self.error, square, absolute, limits,
             self._near, _ROUNDS,
         )  # fmt: skip

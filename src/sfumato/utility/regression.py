@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato import kernels
+from sfumato import kernels, masks
 from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Batch, Kind, Microdata
@@ -32,13 +32,11 @@ def synthesised(outcome: Release) -> Parameters | None:
     posterior (proper synthesis). None is any other release: records that were masked, synthetic columns beside real ones
     (partial synthesis), and files whose recipe is not known.
     """
-    from sfumato.masks import CopulaSynthesis, FullNormalSynthesis
-
     found: Parameters | None = None
     for step in outcome.recipe.steps if outcome.recipe is not None else ():
-        if isinstance(step.mask, CopulaSynthesis):
+        if isinstance(step.mask, masks.CopulaSynthesis):
             found = "estimated"
-        elif isinstance(step.mask, FullNormalSynthesis):
+        elif isinstance(step.mask, masks.FullNormalSynthesis):
             found = "drawn" if step.mask.proper else "estimated"
     return found
 

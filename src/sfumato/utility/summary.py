@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.contract import Release
 from sfumato.contract.score import Figure, Section, TextTable, digits, number
 from sfumato.data import Kind
@@ -198,8 +199,6 @@ class ReleaseSummary:
 
     def chart(self) -> alt.VConcatChart:
         """Draw the quartiles of numbers, and the categories, tables and correlations that changed most, if any did."""
-        from sfumato.charts.file_charts import release_summary_chart
-
         if not len(self.frame()):
             raise NotApplicable(
                 f"there is nothing to draw: no figure rests on {self.fewest} original records, or no column is released."
@@ -211,7 +210,7 @@ class ReleaseSummary:
         ]
         if not len(self.statistics) and not any(map(len, frames)):
             frames = [self.distributions, _varied(self.tables), self.correlations]
-        return release_summary_chart(self.statistics, *frames)
+        return charts.file_charts.release_summary_chart(self.statistics, *frames)
 
     def section(self) -> Section:
         """Return the summary for a report: no record is in it."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.contract.draws import Draws
 from sfumato.errors import ParameterError
 from sfumato.lazy import csgraph
@@ -235,6 +236,6 @@ def correlated(covariance: sparse.csr_array, ids: Whole, draws: Draws) -> Number
 
 def _normals(draws: Draws, who: Whole, time: Numbers) -> Numbers:
     """Return a standard normal number for each (id, point of time); `time` has shape (k, ids) or (ids,)."""
-    from sfumato.kernels.classes import mix64
-
-    return draws.normals(mix64(mix64(who.view(np.uint64)) ^ time.view(np.uint64)).view(np.int64), "path")
+    return draws.normals(
+        kernels.classes.mix64(kernels.classes.mix64(who.view(np.uint64)) ^ time.view(np.uint64)).view(np.int64), "path"
+    )

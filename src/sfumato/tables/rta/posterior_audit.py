@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.lazy import csgraph
 from sfumato.tables.rta.large_blocks import WIDER, left_near
@@ -17,7 +18,7 @@ from sfumato.tables.table import Table
 from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
-    from sfumato.kernels.noisy_sums import NoisySums
+    pass
 
 DENSE = 600
 """Blocks of at most this many leaves are inverted."""
@@ -32,10 +33,8 @@ class _Groups(NamedTuple):
     simple: Flags
 
 
-def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NoisySums:
+def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> kernels.noisy_sums.NoisySums:
     """Return the arrays for `kernels.noisy_sums.learned`, for noise with these variances or this covariance."""
-    from sfumato.kernels.noisy_sums import NoisySums, kernel_arguments
-
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     order = np.argsort(block, kind="stable")
     block_start = np.concatenate([[0], np.cumsum(np.bincount(block))])
@@ -45,8 +44,8 @@ def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> Nois
     of_unknown[seen] = block[by_unknown.indices[by_unknown.indptr[:-1][seen]]]
     groups = _groups(known, of_unknown, len(block_start) - 1)
     s = known.covariance(omega)
-    return kernel_arguments(
-        NoisySums,
+    return kernels.noisy_sums.kernel_arguments(
+        kernels.noisy_sums.NoisySums,
         block_start=block_start, block_row=order, s_start=s.indptr, s_row=s.indices, s_value=s.data,
         diagonal=s.diagonal(),
         row_start=known.loading.indptr, row_unknown=known.loading.indices, row_value=known.loading.data,
@@ -97,9 +96,7 @@ def left_of(
     In large blocks they are lower bounds, refined (by `caps`, see `left_near`) where they are below `enough`, which is the
     required variance if not given.
     """
-    from sfumato.kernels.noisy_sums import learned
-
-    q, gain, helper = learned(sums_of(known, omega), known.required > 0, _dense(omega))
+    q, gain, helper = kernels.noisy_sums.learned(sums_of(known, omega), known.required > 0, _dense(omega))
     v = known.variance
     outsider = np.maximum(v * (1.0 - v * q), 0.0)
     variance = np.maximum(outsider - gain, 0.0)

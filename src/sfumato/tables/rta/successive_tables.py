@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.lazy import csgraph, linalg
@@ -203,8 +204,6 @@ class Rivals:
         the old leaf, weighted by D: the common part is known. 1/F is nearly linear in 1/(prior variance + D). Returns whether
         anything was raised.
         """
-        from sfumato.kernels.noisy_sums import pack, typed
-
         division, keys, spread = self.division, list(self._dual), self.known.spread
         d = division.variance
         left, x = self._regressions(keys, omega)
@@ -220,9 +219,9 @@ class Rivals:
         slope.eliminate_zeros()
         learned = slope @ u
         room = np.maximum(1.0 / required - 1.0 / left + learned, _LEAST * learned)
-        start, index = typed(slope.indptr, slope.indices)
+        start, index = kernels.noisy_sums.typed(slope.indptr, slope.indices)
         dual = np.array([self._dual[key] for key in keys])
-        new = pack(start, index, slope.data, room, np.ones(len(d)), u / _REACH, u, dual, 30)
+        new = kernels.noisy_sums.pack(start, index, slope.data, room, np.ones(len(d)), u / _REACH, u, dual, 30)
         self._dual.update(zip(keys, dual.tolist(), strict=True))
         division.variance = np.where(new < u * (1 - 1e-9), round_up(np.maximum(1.0 / new - cover, d)), d)
         return bool((division.variance > d).any())

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.lazy import highspy
 from sfumato.tables.linear_program import make_solver
 from sfumato.tables.suppression.problem import SuppressionProblem
@@ -190,14 +191,12 @@ def first_pattern(problem: SuppressionProblem) -> Flags:
     combination of published ones: the method of Langsrud, Secondary cell suppression by Gaussian elimination (PSD 2024). Zeros
     and other quantities that cannot move to both sides come first, since they protect little.
     """
-    from sfumato.kernels.table_algebra import rows_to_hide
-
     sure = np.flatnonzero(problem.fixed & ~problem.hidden)
     maybe = np.flatnonzero(~problem.fixed & ~problem.hidden)
     room = np.minimum(problem.value - problem.low, problem.high - problem.value)[maybe]
     maybe = maybe[np.lexsort((-problem.cost[maybe], room > 0))]
     rows = problem.rows
-    hide = rows_to_hide(
+    hide = kernels.table_algebra.rows_to_hide(
         rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.shape[1],
         np.concatenate([sure, maybe]), len(sure), problem.targets,
     )  # fmt: skip
