@@ -68,7 +68,8 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
     """Why the method is not a matrix mask, if it is not."""
 
     @override
-    def validate(self) -> None:
+    def check_parameters(self) -> None:
+        super().check_parameters()
         if getattr(self, "columns", None) == ():
             raise ParameterError(
                 f"columns of {self.name} is an empty list. Name at least one column, or leave columns out."

@@ -219,13 +219,17 @@ class Parametric:
             _REGISTRY[cls.family][cls.name] = cls
 
     def __post_init__(self) -> None:
+        self.check_parameters()
+        self.validate()
+
+    def check_parameters(self) -> None:
+        """Check each parameter by itself, and bring it into its normal form."""
         optional = {f.name for f in dataclasses.fields(self) if f.default is None}  # type: ignore[arg-type]
         for field, parameter in self.parameters().items():
             value = getattr(self, field)
             if value is None and field not in optional:
                 raise ParameterError(f"{self.name} needs {field}: {parameter.doc}.")
             object.__setattr__(self, field, parameter.check(f"{field} of {self.name}", value))
-        self.validate()
 
     def validate(self) -> None:
         """Check what one parameter alone cannot tell; called once, at construction."""

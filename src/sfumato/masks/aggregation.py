@@ -39,7 +39,6 @@ class AggregateColumns(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if len(self.columns) < 2:
             raise ParameterError("a total needs at least two columns to add up.")
         if not isinstance(self.total, str) or not self.total:
@@ -155,7 +154,6 @@ class RecordAggregation(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if both := sorted({*(self.columns or ())} & {*(self.within or ())}):
             raise ParameterError(f"{join_names(both)} cannot be both averaged (columns) and a stratum (within).")
 

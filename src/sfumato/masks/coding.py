@@ -42,7 +42,6 @@ class Coding(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.quantile is not None and self.value is not None:
             raise ParameterError(f"give {self.name} a quantile or a value, not both.")
         if self.columns is not None:
@@ -174,7 +173,6 @@ class Truncate(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.tail is not None and (self.low is not None or self.high is not None):
             raise ParameterError("give truncate limits (low, high) or a share of each end (tail), not both.")
         named = [n for limit in (self.low, self.high) if isinstance(limit, Mapping) for n in limit]

@@ -155,7 +155,6 @@ class MaskGiven(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         self._check_apart(self.columns or ())
 
     def _check_apart(self, masked: Sequence[str]) -> None:

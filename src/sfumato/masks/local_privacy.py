@@ -64,7 +64,6 @@ class LocalPrivacy(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         check_range(self.low, self.high, self.columns)
         self._check_named(self.columns)
 

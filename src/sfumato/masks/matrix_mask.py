@@ -72,7 +72,6 @@ class MatrixMask(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.A is None and self.B is None and self.C is None:
             raise ParameterError("matrix_mask needs at least one of A, B and C: without any, nothing would be masked.")
         for letter in "ABC":
@@ -431,7 +430,6 @@ class Displace(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.columns is not None:
             check_by_column("amount", "amount", self.amount, self.columns)
 

@@ -63,7 +63,6 @@ class Microaggregation(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         self._check_apart(self.columns or ())
 
     def _check_apart(self, names: tuple[str, ...]) -> None:

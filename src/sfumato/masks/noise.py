@@ -44,7 +44,6 @@ class NoiseLevel(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         check_by_column("lambda2", "level", self.lambda2, self.columns)
 
     def targets(self, data: Microdata) -> tuple[str, ...]:
@@ -307,7 +306,6 @@ class StructuredNoise(RootedNoise):
 
     @override
     def validate(self) -> None:
-        super().validate()
         object.__setattr__(self, "covariance", _plain(self.covariance, len(self.columns)))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:

@@ -345,7 +345,6 @@ class Recode(Recoding):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if not isinstance(self.rules, Mapping) or not self.rules:
             raise ParameterError(
                 "rules of recode must name columns and their rules, such as { age = [18, 65], zip = 2 }."

@@ -70,7 +70,6 @@ class Sampling(RecordChoice, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.fraction is not None and self.size is not None:
             raise ParameterError(f"give {self.name} a fraction or a size, not both.")
 

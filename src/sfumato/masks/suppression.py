@@ -125,7 +125,6 @@ class SuppressRecords(RecordSuppression):
 
     @override
     def validate(self) -> None:
-        super().validate()
         Condition.parse(self.where)
 
     def needs(self, schema: Schema) -> tuple[str, ...]:
@@ -181,7 +180,6 @@ class SuppressExtremes(RecordSuppression):
 
     @override
     def validate(self) -> None:
-        super().validate()
         for limits in (self.low, self.high):
             if limits is not None and not (isinstance(limits, Mapping) and limits):
                 raise ParameterError("low and high give a limit for each column, such as high = {salary = 300}.")
@@ -358,7 +356,6 @@ class SuppressValues(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         Condition.parse(self.where)
 
     @override

@@ -207,7 +207,6 @@ class DataSwap(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if both := [c for c in self.columns or () if c in (self.keep or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be kept at once.")
         if self.margins is None:
@@ -394,7 +393,6 @@ class RankSwap(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if both := [c for c in self.columns or () if c in (self.within or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be a stratum at once.")
         check_by_column("p", "limit", self.p, self.columns, "swapped")

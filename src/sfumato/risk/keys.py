@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
-from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
+from sfumato.attacks.attacker_file import RULES, key_names
 from sfumato.contract import DirectMeasure, Release, Snooper
 from sfumato.contract.score import Side, digits
 from sfumato.data import Microdata
@@ -67,16 +67,6 @@ def of_targets(outcome: Release, targets: Whole, values: Numbers) -> Numbers:
 
 
 # --- What the snooper looks for records by, and how many records of the release look the same.
-
-__all__ = [
-    "RULES",
-    "key_names",
-    "missing_rule",
-    "nothing_in_common",
-    "of_original",
-    "population_classes",
-    "released_classes",
-]
 
 
 def released_classes(
