@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from sfumato.contract import Draws, Guarantee, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, join_names
-from sfumato.kernels.copula import (
-    latent_from_spearman,
-    midranks,
-    normal_scores,
-    pairwise_correlation,
-    regress,
-    repaired,
-)
+from sfumato.kernels import copula
 from sfumato.kernels.moments import covariance_root
 from sfumato.lazy import special
 from sfumato.masks.gadp import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
@@ -97,8 +90,8 @@ class Shuffle(MaskGiven):
         draws: Draws,
     ) -> list[Whole]:
         """Return for each column the unit whose value each unit gets, shape (u,) each; `out` has the shuffled `homes`."""
-        ranks = [midranks(batch.numbers(n)[first]) for n in names]
-        scores = [normal_scores(r) for r in ranks]
+        ranks = [copula.midranks(batch.numbers(n)[first]) for n in names]
+        scores = [copula.normal_scores(r) for r in ranks]
         extra = [Given(n, None, gaps=False) for n in homes]
         reads = [_read(g, batch, first) for g in (*given, *extra)]
         after = [*reads[: len(given)], *(_read(g, out, first) for g in extra)]
@@ -138,7 +131,7 @@ class Shuffle(MaskGiven):
 def _read(given: Given, batch: Batch, rows: Whole) -> NDArray[Any]:
     """Return a given column's normal scores, or the indices of its categories."""
     read = given.read(batch)[rows]
-    return normal_scores(midranks(read)) if given.levels is None else read
+    return copula.normal_scores(copula.midranks(read)) if given.levels is None else read
 
 
 def _times(given: Sequence[Given], reads: Sequence[NDArray[Any]], beta: Numbers) -> Numbers:
@@ -179,8 +172,8 @@ def _conditional(
     def in_ranks() -> Iterator[Numbers]:
         yield np.column_stack([*of_given, *(r / n - 0.5 for r in ranks)])
 
-    correlation = pairwise_correlation(pieces)
-    spearman = latent_from_spearman(pairwise_correlation(in_ranks))
+    correlation = copula.pairwise_correlation(pieces)
+    spearman = copula.latent_from_spearman(copula.pairwise_correlation(in_ranks))
     at, x = [int(starts[i]) for i in numeric], list(range(q, q + p))
     by_rank = correlation.copy()
     by_rank[np.ix_(x, x)] = spearman[len(at) :, len(at) :]
