@@ -183,7 +183,6 @@ def demo(
 
     Writes the masked data, the recipe and a report to one folder, and the seed to another beside it.
     """
-
     screen = output.screen()
     with screen.progress() as tell:
         result = run_demo(out, records, replications, seed, output.replace, tell)

@@ -122,7 +122,6 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
 
     def as_recipe(self) -> Recipe:
         """Return the recipe whose only step, after the removal of identifiers, is this mask."""
-
         return Recipe.of(self)
 
     def __rshift__(self, other: Mask | Recipe) -> Recipe:

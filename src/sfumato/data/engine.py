@@ -197,7 +197,6 @@ class Engine(ABC):
 
     def hold(self, rows: Rows) -> Engine:
         """Return these records in memory; they leave as the kind of frame that this engine's data came in as, if it is local."""
-
         return LocalEngine(rows)
 
     @abstractmethod

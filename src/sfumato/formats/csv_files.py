@@ -184,7 +184,6 @@ class CSVDialect:
 
     def kind_of(self, name: str) -> ColumnType:
         """Return a search for the type of a column, which has seen no cell yet."""
-
         return ColumnType(self.decimal, self.na, as_text=name in self.text)
 
 

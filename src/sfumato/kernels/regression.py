@@ -181,7 +181,6 @@ def multinomial(
     `weights` (n,) are 1 if not given. The search is in coordinates in which the columns are uncorrelated, as Böhning's (1992)
     bound of the curvature suggests: it takes a tenth of the steps. It ends where a step gains a share of less than `tolerance`.
     """
-
     n, q = x.shape
     w = np.ones(n) if weights is None else weights
     total, rows = float(w.sum()), np.arange(n)

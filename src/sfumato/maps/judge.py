@@ -106,13 +106,13 @@ def scenarios_of(snooper: Any) -> dict[str, Snooper]:
     return {str(name): s for name, s in snooper.items()}
 
 
-def against(measures: list[Measure], scenarios: Mapping[str, Snooper]) -> list[Measure]:
+def against(measures: Sequence[Measure], scenarios: Mapping[str, Snooper]) -> list[Measure]:
     """Return the measures with each risk set against every snooper, where there are several."""
     if len(scenarios) == 1:
-        return measures
+        return list(measures)
     out: list[Measure] = []
     for measure in measures:
-        if measure.side is Side.UTILITY:
+        if measure.side is Side.UTILITY or isinstance(measure, Against):
             out.append(measure)
         else:
             out += [Against(measure, snooper, name) for name, snooper in scenarios.items()]

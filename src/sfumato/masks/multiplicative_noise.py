@@ -105,7 +105,6 @@ class MultiplicativeNoise(NoiseLevel):
 
 def truncated_factor(u: Numbers, variance: float, name: str) -> Numbers:
     """Return factors with mean 1 and the given variance: normal about 1, between 0 and 2, at the quantiles u."""
-
     if variance >= 0.99 * WIDEST:
         raise DataError(
             f"lambda2 of '{name}' asks for more noise than a factor between 0 and 2 can make. Lower it, or use "

@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.contract import Combination, Measure, Release, Score, Side, Snooper, subgroups
 from sfumato.contract.score import number
 from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, refuse_unknown
-from sfumato.maps.judge import Against
+from sfumato.maps.judge import Against, against
 from sfumato.maps.rumap import titles
 
 
@@ -219,7 +219,7 @@ def run_checks(
     progress: Progress | None = None,
 ) -> tuple[Checked, ...]:
     """Measure a release, risks against every snooper; a measure that does not apply is listed with the reason."""
-    asked = [one for check in checks for one in _against(check, scenarios)]
+    asked = [Check(one, check.limit) for check in checks for one in against([check.measure], scenarios)]
     snooper = next(iter(scenarios.values()))
     for check in asked:
         _known(check.measure, release)
@@ -250,12 +250,6 @@ def _known(measure: Measure, release: Release) -> None:
     """Refuse a measure of columns that the original does not have: this is a mistake, not a measure that does not apply."""
     have = release.original.schema.names()
     refuse_unknown("column", have, "the data", *(measure.columns(release.original.schema) or ()), error=DataError)
-
-
-def _against(check: Check, scenarios: Mapping[str, Snooper]) -> list[Check]:
-    if len(scenarios) == 1 or check.measure.side is Side.UTILITY or isinstance(check.measure, Against):
-        return [check]
-    return [Check(Against(check.measure, snooper, name), check.limit) for name, snooper in scenarios.items()]
 
 
 def _parts(release: Release, column: str) -> tuple[list[tuple[str, Release]], int] | str:

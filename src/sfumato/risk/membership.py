@@ -113,7 +113,6 @@ class RocCurve(NamedTuple):
 
     def area_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return Newcombe's score interval for the area (2006, part 2, method 5)."""
-
         m, n, area = len(self.members), len(self.others), self.area()
         z, more = float(special.ndtri(0.5 + level / 2)), (m + n) / 2 - 1
 

@@ -179,7 +179,6 @@ class Schema:
 
         Nothing here is a verdict: read the reasons, then use `change` or edit the TOML.
         """
-
         return guess_schema(frame)
 
 

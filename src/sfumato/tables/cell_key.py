@@ -205,14 +205,12 @@ class PerturbationTable:
         cls, maximum: int, variance: float, smallest: int = 0, stay: float = 0.0, monotone: bool = False
     ) -> PerturbationTable:
         """Return the table that `CellKey` generates for counts with these parameters: the noise with the largest entropy."""
-
         asked = CellKey(maximum=maximum, variance=variance, smallest=smallest, stay=stay, monotone=monotone)
         return count_table(asked.maximum, asked.variance, asked.smallest, asked.stay, asked.monotone)
 
     @classmethod
     def for_magnitudes(cls, maximum: int, variance: float, monotone: bool = False) -> PerturbationTable:
         """Return the table that `CellKey` generates for magnitudes: rows for 0, 1 and `maximum`, changes in halves."""
-
         asked = CellKey(maximum=maximum, variance=variance, monotone=monotone)
         return magnitude_table(asked.maximum, asked.variance, monotone=asked.monotone)
 

@@ -360,7 +360,6 @@ def from_cells(
     unit: str,
 ) -> Table:
     """Make a table from cells; see `Table.from_cells`."""
-
     if margins not in MARGINS:
         raise ParameterError(f"margins must be 'check', 'compute' or 'given'; got '{margins}'.")
     if value is None and count is None:

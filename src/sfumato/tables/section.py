@@ -41,7 +41,6 @@ def heatmap_frame(
     The other dimensions are at their total. With `public`, it has only what the published table shows: not which cells were
     unsafe, and not how far a value is from the original.
     """
-
     cells = published.cells
     first, second = _two(published, down, across)
     own = [cells.dimensions.index(d) for d in (first, second) if d]

@@ -171,7 +171,6 @@ class Table:
         record_key
             A column with keys of the records in [0, 1), for cell keys; drawn if there is none.
         """
-
         marks = Marks(waiver, request, record_key)
         return from_records(
             data, formula, variable, contributor, count, size, per_size, empty, missing, decimals, marks

@@ -228,7 +228,6 @@ class Rivals:
 
     def _regressions(self, keys: list[tuple[int, int]], omega: sparse.csr_array) -> tuple[Numbers, sparse.csr_array]:
         """Return each target's current posterior variance, and x = (K_g + Ω)⁻¹a, pairs × leaves; by linked leaves."""
-
         known, v, by = self.known, self.known.variance, self.known.by_unknown
         s = known.covariance(omega)
         part = csgraph.connected_components(s, directed=False)[1]
