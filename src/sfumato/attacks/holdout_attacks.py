@@ -182,7 +182,7 @@ def _some_columns(count: int, columns: int, width: int, g: np.random.Generator) 
     return np.asarray(rank < width)
 
 
-def _of_one_column(released: Numbers, numbers: NDArray[np.bool_], most: int, g: np.random.Generator) -> Descriptions:
+def _of_one_column(released: Numbers, numbers: Flags, most: int, g: np.random.Generator) -> Descriptions:
     """Return at most `most` of the values that occur once, and of the ends of a column where one record alone is."""
     parts: list[tuple[Any, Any, Any]] = []
     for j in range(released.shape[1]):

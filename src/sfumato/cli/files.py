@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sfumato import charts
 from sfumato.cli.console import Misuse, Screen, complain
 from sfumato.cli.parse import pair, toml_file
 from sfumato.data.microdata import Microdata

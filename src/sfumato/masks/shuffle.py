@@ -181,7 +181,7 @@ def _conditional(
     by_rank[np.ix_(at, x)] = spearman[: len(at), len(at) :]
     np.fill_diagonal(by_rank, 1.0)
     possible = np.linalg.eigvalsh(by_rank).min() >= -1e-9
-    beta, residual, *_ = regress(by_rank if possible else repaired(correlation), q)
+    beta, residual, *_ = copula.regress(by_rank if possible else copula.repaired(correlation), q)
     spread = np.concatenate([np.zeros(0), *(_spread(g, r) for g, r in zip(given, reads, strict=True))])
     return beta / np.where(spread > 0, spread, np.inf)[:, None], residual
 

@@ -272,7 +272,7 @@ class _Posteriors:
 
 def _around(value: float, error: float, draws: float) -> SimulatedEstimate:
     """Return a value with the interval of a standard error from `draws` draws, on the logarithm."""
-    reach = math.exp(float(t.ppf(0.975, draws - 1)) * error / value) if value > 0 else 1.0
+    reach = math.exp(float(stats.t.ppf(0.975, draws - 1)) * error / value) if value > 0 else 1.0
     return SimulatedEstimate(value, value / reach, value * reach)
 
 
