@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.lazy import stats
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 _lock = threading.Lock()
 _inside = 0
@@ -291,7 +291,7 @@ def determinant_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
         away = half - half.mean(axis=0)
         return half.mean(axis=0), factor * away.T @ away / max(len(half) - 1, 1)
 
-    def volume(rows: NDArray[np.int64]) -> float:
+    def volume(rows: Whole) -> float:
         return float(np.linalg.det(np.cov(x[rows].T, ddof=0).reshape(p, p)))
 
     if p == 1:
@@ -306,7 +306,7 @@ def determinant_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
     return scaled(x[np.einsum("ij,ij->i", z, z) <= chi2.ppf(0.975, p)])
 
 
-def _densest(column: Numbers, size: int) -> NDArray[np.int64]:
+def _densest(column: Numbers, size: int) -> Whole:
     """Return the rows of the `size` values in a row that have the smallest variance, shape (size,)."""
     order = np.argsort(column, kind="stable")
     ordered = column[order] - np.median(column)
@@ -347,12 +347,12 @@ def _starts(x: Numbers) -> Iterator[Numbers]:
         yield ((turned / np.where(size > 0, size, 1)) ** 2).sum(axis=1)
 
 
-def _concentrated(x: Numbers, distance: Numbers, size: int, steps: int) -> NDArray[np.int64]:
+def _concentrated(x: Numbers, distance: Numbers, size: int, steps: int) -> Whole:
     """Return a half of the records that begins with the nearest by some distance, after some steps; rows, shape (size,)."""
     return _improved(x, np.argsort(distance, kind="stable")[:size], size, steps)
 
 
-def _improved(x: Numbers, rows: NDArray[np.int64], size: int, steps: int) -> NDArray[np.int64]:
+def _improved(x: Numbers, rows: Whole, size: int, steps: int) -> Whole:
     """Return the half of the records nearest to the mean of another half in its scatter, and so on; shape (size,).
 
     Each step lowers the determinant of their covariance, until they stay the same.
