@@ -7,7 +7,7 @@ export PYTHONWARNINGS :=
 # hundreds of processes of the tests import sfumato: what they compile is kept, whatever the shell says
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: golden demo test verify mutants lint types unit docs docs-serve bench bench-large system clean help
+.PHONY: golden demo test verify mutants row-mutants lint types unit docs docs-serve bench bench-large system clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
@@ -70,3 +70,6 @@ golden: $(VENV)/dev.stamp  ## compare with the golden answers that were written 
 mutants: $(VENV)/dev.stamp  ## change 200 places of the source one by one, and list those that no test notices; takes hours
 	$(BIN)/python tests/mutants.py map
 	$(BIN)/python tests/mutants.py run -n 200 --jobs 2
+
+row-mutants: $(VENV)/dev.stamp  ## change what each row of the papers names, until the row's tests notice; takes an hour
+	$(BIN)/python tests/row_mutants.py

@@ -14,4 +14,4 @@ import scipy.stats  # noqa: F401
 import sfumato.testing  # noqa: F401
 from sfumato import Draws
 
-Draws(1).normals(np.arange(2_000), "page")  # so many that numba is set up to load compiled loops
+Draws(1).normals(np.arange(2_000), "page")  # enough for numba to be set up to load compiled loops

@@ -20,7 +20,7 @@ from sfumato.contract import success
 from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
 from sfumato.kernels.neighbours import GAP, Metric, distances, nearest_by_class, nearest_rows
-from sfumato.masks import MDAV, AddSimulatedRecords, KimNoise, Recode, Sample
+from sfumato.masks import MDAV, AddSimulatedRecords, KimNoise, Recode, RemoveIdentifiers, Sample
 from sfumato.risk import DistanceLinkage, RankLinkage
 from sfumato.schema import Attribute, Schema, TreeHierarchy
 
@@ -480,6 +480,75 @@ def test_a_file_of_his_own_is_linked_by_a_column_that_both_have() -> None:
     assert DistanceLinkage(link="tag").score(outcome, Snooper(keys=("x",), external=his)) == score
     same_order = microdata({"x": NUMBER}, x=[1.0, 2.0, 3.0])
     assert DistanceLinkage(link="rows").score(outcome, Snooper(keys=("x",), external=same_order)).value == 1
+
+
+@pytest.fixture(scope="module")
+def register() -> tuple[Microdata, Release, Microdata, np.ndarray]:
+    """Return persons with names, a file of them without names and with noisy wages, and a register of half of them.
+
+    The register has the names, the keys (one number in four is off by a little), and strangers. The last part says which person
+    each of its entries is, -1 for a stranger.
+    """
+    g = np.random.default_rng(77)
+    n = 120
+    facts = {
+        "age": NUMBER,
+        "tenure": NUMBER,
+        "name": {"role": "identifier"},
+        "wage": {"role": "confidential", "scale": "ordered"},
+    }
+    columns = {
+        "name": [f"person {i}" for i in range(n)], "age": g.normal(45, 12, n).round(1), "tenure": g.gamma(2, 4, n).round(1),
+        "sex": g.choice(["f", "m"], n), "wage": g.lognormal(10, 0.5, n).round(),
+    }  # fmt: skip
+    data = microdata(facts, **columns)
+    released = (RemoveIdentifiers() >> KimNoise(("wage",), lambda2=0.5)).apply(data, Draws(3))
+    who = np.append(g.permutation(n)[: n // 2], np.full(30, -1))
+    entries = np.where(who < 0, np.arange(len(who)), who)
+    age, tenure = columns["age"][entries], columns["tenure"][entries]
+    his = microdata(
+        {k: facts[k] for k in ("age", "tenure", "name")},
+        name=[f"person {i}" if i >= 0 else f"stranger {e}" for e, i in enumerate(who)],
+        age=np.where(g.random(len(who)) < 0.25, age + g.normal(0, 1, len(who)).round(1), age),
+        tenure=np.where(who < 0, g.gamma(2, 4, len(who)).round(1), tenure),
+        sex=np.array(columns["sex"])[entries],
+    )
+    return data, released, his, who
+
+
+def test_names_removed_a_register_with_names_still_finds_the_persons_as_every_pair_compared_does(
+    register: tuple[Microdata, Release, Microdata, np.ndarray],
+) -> None:
+    _, released, his, who = register
+    assert "name" not in released.masked.schema.names()
+    keys = ("age", "tenure", "sex")
+    rows = [tuple(r) for r in released.masked.to_native().select(keys).to_pandas().to_numpy().tolist()]
+    entries = {
+        i: tuple(r) for i, r in zip(who, his.to_native().select(keys).to_pandas().to_numpy().tolist(), strict=True)
+    }
+    known = [entries.get(i, rows[i]) for i in range(len(rows))]
+    expected = slow_links(known, dict(enumerate(rows)), [True, True, False], "sd", "wildcard")
+    guesses = LinkByDistance().run(released, Snooper(keys=keys, external=his), Draws(1))
+    assert guesses.target.tolist() == sorted(i for i in who.tolist() if i >= 0)  # strangers are nobody's targets
+    np.testing.assert_allclose(guesses.right, [expected[i] for i in guesses.target.tolist()])
+    np.testing.assert_allclose(guesses.baseline, 1 / len(rows))
+    assert 0.75 < guesses.right.mean() < 1  # some are lost by the register's errors
+
+
+def test_whoever_finds_a_person_by_keys_that_are_not_masked_reads_the_masked_value_of_that_person(
+    register: tuple[Microdata, Release, Microdata, np.ndarray],
+) -> None:
+    data, released, his, _ = register
+    guesses = LinkByDistance().run(released, Snooper(keys=("age", "tenure", "sex"), external=his), Draws(1))
+    found = guesses.right == 1
+    read, true = released.masked.numbers("wage")[guesses.guess], data.numbers("wage")[guesses.target]
+    np.testing.assert_array_equal(guesses.guess[found], guesses.target[found])
+    np.testing.assert_array_equal(guesses.truth, guesses.target)
+    spread = data.numbers("wage").std()
+    off = (read - true)[found] / spread  # the noise of this mask, and no more: its variance is half that of the column
+    assert 0.3 < (off**2).mean() < 0.75
+    assert (off != 0).all()
+    assert ((read - true)[~found] ** 2).mean() > (off**2).mean() * spread**2  # the wage of somebody else
 
 
 def test_his_own_file_too_covers_a_share_of_the_persons_and_holds_errors() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,26 +37,71 @@ from tests.global_risk_twin import every_subset
 # -- the measure, against the loops
 
 
+def everybody(i: int, j: int) -> float:
+    """The weights of the maximal risk."""
+    return 1.0
+
+
+def unique_in_both(i: int, j: int) -> float:
+    """The weights of the minimal risk."""
+    return float(i == j == 1)
+
+
+def weights_of(w: WeightMatrix) -> Callable[[int, int], float]:
+    return lambda i, j: float(w.at(np.array([i]), np.array([j]))[0])
+
+
 @given(files(), st.sampled_from(FAMILIES))
 @settings(max_examples=100, deadline=None)
 def test_every_subset_has_the_risk_that_the_papers_loops_give(file: File, w: WeightMatrix) -> None:
-    twin = every_subset(*file, factors(file), lambda i, j: float(w.at(np.array([i]), np.array([j]))[0]))
-    found = subset_risks(release(file), weights=w).set_index("keys")["DR_W"]
+    found = subset_risks(release(file), weights=w).set_index("keys")
     assert len(found) == 7
-    for subset, value in twin.items():
-        assert found[", ".join(KEYS[k] for k in subset)] == pytest.approx(value, abs=1e-12)
+    for column, weight in (("DR_min", unique_in_both), ("DR_max", everybody), ("DR_W", weights_of(w))):
+        for subset, value in every_subset(*file, factors(file), weight).items():
+            assert found[column][", ".join(KEYS[k] for k in subset)] == pytest.approx(value, abs=1e-12)
+    for subset in every_subset(*file, factors(file), everybody):
+        kept = math.prod(1 - factors(file)[k] for k in subset)
+        assert found["kept"][", ".join(KEYS[k] for k in subset)] == pytest.approx(kept, abs=1e-12)
+    assert found["DR_max"].is_monotonic_decreasing
+
+
+def test_the_risks_of_each_subset_of_two_keys_are_those_worked_out_by_hand() -> None:
+    original = pd.DataFrame({"sex": ["f", "f", "m", "m"], "town": ["a", "b", "a", "a"]})
+    masked = original.assign(town=["a", "b", "a", "b"])  # one of four was changed: icf is 1/4, that of sex 0
+    keys = Schema((Attribute("sex", "key", "unordered"), Attribute("town", "key", "unordered")))
+    found = subset_risks(Release.of(Microdata(original, keys), Microdata(masked, keys), align="rows")).set_index("keys")
+    # sex: everybody is in a class of 2 before and after: c22 = 4
+    # town: original a has 3, b 1; released a has 2, b 2: c23 = 2 (a stays a), c21 = 1 (b stays b), c23 = 1 (a becomes b)
+    # both: original (f,a) 1, (f,b) 1, (m,a) 2; released all 1: c11 = 2, c12 = 2
+    expected = {
+        "sex": (1, 0, 4 / 2 / 4),
+        "town": (3 / 4, 0, 3 / 4 * (3 / 3 + 1 / 2) / 4),
+        "sex, town": (3 / 4, 3 / 4 * 2 / 4, 3 / 4 * (2 + 2 / 2) / 4),
+    }
+    for subset, numbers in expected.items():
+        assert found.loc[subset, ["kept", "DR_min", "DR_max"]].tolist() == pytest.approx(numbers)
 
 
 @given(files(missing=True), st.sampled_from(FAMILIES), st.sampled_from(["wildcard", "value"]))
 @settings(max_examples=100, deadline=None)
 def test_the_risk_is_the_largest_over_all_subsets_for_any_weights(file: File, w: WeightMatrix, rule: Any) -> None:
-    twin = every_subset(*file, factors(file), lambda i, j: float(w.at(np.array([i]), np.array([j]))[0]), rule)
-    score = GlobalRisk(kind="weighted", weights=w, missing=rule).score(release(file))
-    assert score.value == pytest.approx(max(twin.values()), abs=1e-12)
-    quick = GlobalRisk(kind="weighted", weights=w, missing=rule, search="greedy").score(release(file))
-    assert score.details["greedy search finds"] == pytest.approx(quick.value, abs=1e-12)
-    assert score.details["gap of the greedy search"] == pytest.approx(score.value - quick.value, abs=1e-12)
-    assert quick.value - 1e-12 <= score.value <= quick.details["at most"] + 1e-12
+    kinds: list[tuple[Any, WeightMatrix | None, Callable[[int, int], float]]] = [
+        ("min", None, unique_in_both), ("max", None, everybody), ("weighted", w, weights_of(w)),
+    ]  # fmt: skip
+    for kind, matrix, weight in kinds:
+        twin = every_subset(*file, factors(file), weight, rule)
+        measure = GlobalRisk(kind=kind, weights=matrix, missing=rule)
+        score = measure.score(release(file))
+        assert score.value == pytest.approx(max(twin.values()), abs=1e-12)
+        best = tuple(KEYS.index(name) for name in measure.best_keys(release(file)))
+        assert score.value == pytest.approx(twin.get(best, 0.0), abs=1e-12)
+        assert (score.details["keys used"], score.details["expected records"]) == pytest.approx(
+            (len(best), score.value * len(file[0]))
+        )
+        quick = GlobalRisk(kind=kind, weights=matrix, missing=rule, search="greedy").score(release(file))
+        assert score.details["greedy search finds"] == pytest.approx(quick.value, abs=1e-12)
+        assert score.details["gap of the greedy search"] == pytest.approx(score.value - quick.value, abs=1e-12)
+        assert quick.value - 1e-12 <= score.value <= quick.details["at most"] + 1e-12
 
 
 @given(files(missing=True))

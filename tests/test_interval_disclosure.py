@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 from small_files import amounts
 
 from sfumato import Draws, Release
 from sfumato.data.microdata import Microdata
-from sfumato.errors import SfumatoError
-from sfumato.kernels.moments import robust_location_scatter
+from sfumato.errors import NotApplicable, SfumatoError
+from sfumato.kernels.moments import determinant_scatter, robust_location_scatter
 from sfumato.masks import RandomOrder, RankSwap, Sample, TopCode
 from sfumato.risk import IntervalDisclosure
 
@@ -121,6 +122,79 @@ def test_who_lies_far_out_is_recognised_from_afar() -> None:
     assert score.records[:20].min() == 1
     assert score.records[20:].mean() < 0.01
     assert IntervalDisclosure(kind="sd", width=0.05).score(pair(x, y)).value in (0, 1)  # one width for all
+
+
+# -- the robust Mahalanobis distance disclosure of sdcMicro, with the minimum covariance determinant
+
+
+def slow_determinant_scatter(x: Any) -> Any:
+    """The estimator with every half of the records tried; small files only."""
+    n, p = x.shape
+    size = (n + p + 1) // 2
+
+    def scaled(half: Any) -> Any:
+        share = len(half) / n
+        within = chi2.cdf(chi2.ppf(share, p), p + 2)
+        return half.mean(axis=0), np.cov(half.T).reshape(p, p) * (share / within if share < 1 else 1)
+
+    halves = [x[list(rows)] for rows in itertools.combinations(range(n), size)]
+    centre, scatter = scaled(min(halves, key=lambda half: np.linalg.det(np.cov(half.T).reshape(p, p))))
+    near = [(row - centre) @ np.linalg.inv(scatter) @ (row - centre) <= chi2.ppf(0.975, p) for row in x]
+    return scaled(x[near])[1]
+
+
+def small_file(seed: int, p: int) -> Any:
+    g = np.random.default_rng(seed)
+    x = g.normal(size=(11, p)) @ (np.eye(p) + 0.7 * np.eye(p, k=1))
+    x[: seed % 3] += 9  # none, one or two wild records
+    return x
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_the_scatter_of_the_smallest_determinant_is_that_of_trying_every_half(p: int) -> None:
+    for seed in range(20):
+        x = small_file(seed, p)
+        np.testing.assert_allclose(determinant_scatter(x)[1], slow_determinant_scatter(x))
+
+
+def test_wild_records_do_not_move_the_centre_and_normal_ones_have_their_covariance() -> None:
+    g = np.random.default_rng(5)
+    covariance = np.array([[4, 1, 0.5], [1, 2, -0.3], [0.5, -0.3, 1]])
+    x = g.multivariate_normal([1, 2, 3], covariance, 20_000)
+    # five standard errors of 20,000 records; the estimator is a little less precise than the covariance itself
+    np.testing.assert_allclose(determinant_scatter(x)[1], covariance, atol=5 * 4 * math.sqrt(2 / 20_000))
+    x[:8_000] = g.normal(60, 1, (8_000, 3))
+    np.testing.assert_allclose(determinant_scatter(x)[0], [1, 2, 3], atol=0.1)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 4, 5])
+def test_robust_mahalanobis_disclosure_is_the_definition_of_sdcmicro(seed: int, p: int) -> None:
+    x = small_file(seed, p)
+    g = np.random.default_rng(99 + seed)
+    # a shift and a scale of whole columns go unnoticed: each file is standardised by itself
+    y = 7 + 3 * (x + g.normal(0, 0.05, x.shape) * x.std(axis=0))
+    before, after = ((m - m.mean(axis=0)) / m.std(axis=0, ddof=1) for m in (x, y))
+    inverse = np.linalg.inv(determinant_scatter(before)[1])
+    half = [0.4 * 0.05 * math.sqrt(row @ inverse @ row) for row in before]  # k = 0.4, the mean is 0
+    unsafe = np.abs(before - after) < np.array(half)[:, None]
+    nearest = [min(math.dist(after[i], after[k]) for k in range(11) if k != i) for i in range(11)]
+    first = IntervalDisclosure(kind="rmd", width=0.4, within="any").score(pair(x, y))
+    assert first.records is not None
+    assert first.records.tolist() == unsafe.any(axis=1).astype(float).tolist()  # RMDID1
+    assert 0 < unsafe.mean() < 1
+    second = IntervalDisclosure(kind="rmd", width=0.4, within="any", crowd=1, near=0.4).score(pair(x, y))
+    assert second.records is not None
+    assert second.records.tolist() == [
+        float(u.any() and d > 0.4) for u, d in zip(unsafe, nearest, strict=True)
+    ]  # RMDID2
+
+
+def test_records_in_a_plane_have_no_robust_mahalanobis_distance() -> None:
+    x = np.random.default_rng(3).normal(size=(30, 2))
+    x[:, 1] = 2 * x[:, 0]
+    with pytest.raises(NotApplicable, match="half of the records lie in a plane"):
+        IntervalDisclosure(kind="rmd").score(pair(x, x + 0.1))
 
 
 def test_a_record_in_a_crowd_is_safe() -> None:

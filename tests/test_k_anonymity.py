@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from francdat import FRANCDAT
 from small_files import as_it_is
 
 from sfumato import Draws, Release, Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.datasets import five
-from sfumato.errors import NotApplicable, SfumatoError
+from sfumato.errors import NotApplicable, ParameterError, SfumatoError
 from sfumato.masks import Sample
 from sfumato.risk import AttributeRisk, KAnonymity
 from sfumato.schema import Attribute, Schema
@@ -47,6 +48,47 @@ def test_missing_keys_follow_the_rule_that_is_named() -> None:
     assert ignored.value == 0
     assert ignored.details["records left out"] == 2
     np.testing.assert_array_equal(ignored.records, [2, 2, np.nan, np.nan])  # type: ignore[arg-type]
+
+
+GAPS = ((2, "Key3"), (3, "Key1"), (3, "Key2"), (4, "Key4"), (5, "Key1"))
+"""The cells that sdcMicro's example for `alpha` blanks in francdat."""
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 1.0])
+def test_francdat_with_gaps_has_the_counts_that_alpha_gives_by_hand(alpha: float) -> None:
+    columns: dict[str, list[Any]] = {name: list(FRANCDAT[name]) for name in ("Key1", "Key2", "Key3", "Key4")}
+    for row, name in GAPS:
+        columns[name][row] = None
+    score = KAnonymity(k=2, alpha=alpha).score(as_it_is(file(4, **columns)))
+    a = alpha  # the third matches two records with (1, 2, 5, 1) and one with (1, 2, 1, 1), which are complete
+    by_hand = [2 + a, 1 + a, 4, 2 + a, 1 + 2 * a, 1 + a, 1 + a, 2 + a]
+    np.testing.assert_allclose(score.records, by_hand)  # type: ignore[arg-type]
+    assert score.value == np.mean(np.array(by_hand) < 2)
+    assert ("counts" in score.variant) == (alpha < 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_alpha_is_what_each_other_record_with_a_missing_key_counts_as_every_pair_compared_says(seed: int) -> None:
+    g = np.random.default_rng(400 + seed)
+    rows = [tuple(None if x == 3 else int(x) for x in row) for row in g.integers(0, 4, (60, 3))]
+    data = file(3, **{f"k{j}": pa.array([r[j] for r in rows], pa.int64()) for j in range(3)})
+
+    def counts(a: tuple[Any, ...], b: tuple[Any, ...], alpha: float) -> float:
+        if a == b:
+            return 1
+        match = all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
+        return match * (alpha if None in b else 1)
+
+    for alpha in (0.0, 0.3, 1.0):
+        score = KAnonymity(k=3, alpha=alpha).score(as_it_is(data))
+        expected = [sum(counts(a, b, alpha) for b in rows) for a in rows]
+        np.testing.assert_allclose(score.records, expected, atol=1e-8)  # type: ignore[arg-type]
+        assert score.value == np.mean(np.round(expected, 9) < 3)
+
+
+def test_alpha_is_refused_where_no_missing_key_matches_anything() -> None:
+    with pytest.raises(ParameterError, match="alpha of k_anonymity is for missing='wildcard'"):
+        KAnonymity(missing="value", alpha=0.5)
 
 
 def test_a_text_key_is_not_one_class() -> None:

@@ -61,6 +61,8 @@ ONLY_IN = {
     "clarabel": ("tables",),
     "highspy": ("tables",),
 }
+LAZY = {"highspy": "highspy", "pa": "pyarrow", "pc": "pyarrow.compute", "pd": "pandas"}
+"""Tools that are imported through `sfumato.lazy`."""
 FOR_TYPES_ALONE = {"altair": ("cli", "contract", "maps", "mas", "papers", "risk", "tables", "utility")}
 """Where a package may also be named for the type checker."""
 
@@ -124,7 +126,9 @@ def _imports(path: Path) -> Iterator[tuple[str, bool]]:
             if node.level:
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parents, base]).rstrip(".")
-            if base == "sfumato":
+            if base == "sfumato.lazy":
+                yield from ((LAZY.get(alias.name, base), id(node) in types) for alias in node.names)
+            elif base == "sfumato":
                 yield from ((f"sfumato.{alias.name}", id(node) in types) for alias in node.names)
             else:
                 yield base, id(node) in types
@@ -186,7 +190,7 @@ def test_each_tool_is_used_in_its_own_place() -> None:
         mine = part_of(path)
         for module, types_alone in imports(path):
             tool = module.split(".")[0]
-            allowed = ONLY_IN.get(tool, (mine,))
+            allowed = (*ONLY_IN.get(tool, (mine,)), "lazy")
             if types_alone:
                 allowed = (*allowed, *FOR_TYPES_ALONE.get(tool, ()))
             assert mine in allowed, f"{module_name(path)} imports {tool}, which belongs to {' and '.join(allowed)}"

@@ -279,6 +279,16 @@ def test_models_that_would_disclose_are_refused_by_their_rule(vault: Vault) -> N
     assert refused(vault, OLS("income ~ race"), policy=small) == "dummy_size"
 
 
+def test_a_model_has_at_most_twenty_terms_besides_the_intercept(vault: Vault) -> None:
+    numbers, groups = ["age", "z", "year", "income"], ["sex", "race", "work"]
+    twenty = [*numbers, *groups, *(f"{a}:{b}" for a in numbers for b in groups), "sqrt(age)"]
+    assert len(twenty) == 20
+    for terms, allowed in ((twenty, True), ([*twenty, "sqrt(z)"], False)):
+        model = OLS(f"log(age) ~ {' + '.join(terms)}")
+        question = Question(vault.dataset("survey"), EXACT, Universe.of(None), model)
+        assert (ModelForm().check(question) is None) is allowed
+
+
 def test_a_level_with_one_outcome_only_is_refused_whatever_the_noise(tmp_path: Path) -> None:
     data = survey()
     data.loc[data["race"] == "O", ["sick", "work"]] = "no", "full"

@@ -79,6 +79,18 @@ def test_each_example_passes_at_the_size_of_its_smallest_part_and_fails_one_abov
             assert rule(census, universe, Policy.open().with_(title="g", rules=(UniverseSize(gamma=gamma),))) == refused
 
 
+def test_75_records_pass_and_74_are_refused_in_a_piece_in_one_of_two_and_in_what_two_share(tmp_path: Path) -> None:
+    universes: tuple[object, ...] = (
+        {"u": "a", "v": "x"}, [{"u": "a", "v": "x"}, {"u": "b", "v": "y"}], [{"u": "a"}, {"v": "x"}], {"u": ["c", "d"]},
+    )  # fmt: skip
+    for n, refused in ((75, ""), (74, "universe_size")):
+        cells = {("a", "x"): n, ("a", "y"): 300, ("b", "x"): 300, ("b", "y"): 300, ("c", "z"): 40, ("d", "z"): n - 40}
+        frame = pd.DataFrame([cell for cell, k in cells.items() for _ in range(k)], columns=["u", "v"])
+        vault = vault_of(tmp_path / str(n), frame, {}, PRINTED)
+        for policy in (PRINTED, Policy(title="the rule alone", rules=(UniverseSize(),))):
+            assert [rule(vault, universe, policy) for universe in universes] == [refused] * len(universes)
+
+
 def test_bins_are_combined_within_a_piece(census: Vault) -> None:
     assert rule(census, {"income": BINS[0]}) == "universe_size"  # 46
     assert rule(census, {"income": [BINS[0], BINS[6], BINS[4]]}) == ""  # 46 + 19 + 83

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from sfumato.contract import Draws, Mask, MatrixForm, Recipe, Scope, registered
-from sfumato.contract.parameters import _is_required
 from sfumato.data.microdata import Microdata
 from sfumato.datasets import five, teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError
@@ -520,7 +519,8 @@ def matrix_masks() -> list[Mask]:
     """Every registered mask that is built from columns alone and has a matrix form."""
     kinds: list[Any] = [c for c in registered("mask").values() if c.__module__.startswith("sfumato.")]
     some = [c for c in kinds if c.matrices is not Mask.matrices and "columns" in c.parameters()]
-    return [c(columns=XY) for c in some if not any(_is_required(f) for f in fields(c)) and c is not AggregateColumns]
+    bare = [c for c in some if all(f.default is not MISSING or f.default_factory is not MISSING for f in fields(c))]
+    return [c(columns=XY) for c in bare if c is not AggregateColumns]
 
 
 @pytest.mark.parametrize("mask", matrix_masks(), ids=lambda m: m.name)

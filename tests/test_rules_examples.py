@@ -18,6 +18,22 @@ def inside(frame: pd.DataFrame, table: Table, cell: int) -> pd.DataFrame:
     return frame
 
 
+def test_a_cell_that_one_of_several_firms_dominates_is_unsafe_and_one_of_equals_is_not() -> None:
+    spent = {("A", "steel"): [900, 50, 30, 20], ("A", "wood"): [800, 150, 50], ("B", "steel"): [801, 149, 50],
+             ("B", "wood"): [300, 250, 250, 200]}  # fmt: skip
+    frame = pd.DataFrame(
+        [(*cell, x) for cell, firms in spent.items() for x in firms], columns=["county", "product", "v"]
+    )
+    table = Table.of(Microdata(frame), "county * product", "v")
+    unsafe = NK(1, 80).assess(table).unsafe
+    found = {cell: bool(unsafe[table.cells.find(county=cell[0], product=cell[1])]) for cell in spent}
+    # one firm has 90 %, exactly 80 % (which is not more than 80 %), 80.1 % and 30 % of its cell
+    assert found == {("A", "steel"): True, ("A", "wood"): False, ("B", "steel"): True, ("B", "wood"): False}
+    two = NK(2, 94.95).assess(table).unsafe
+    assert [bool(two[table.cells.find(county=a, product=b)]) for a, b in spent] == [True, True, True, False]
+    assert not unsafe[table.cells.find()]
+
+
 @pytest.mark.parametrize(
     ("name", "formula", "variable", "owner"),
     [

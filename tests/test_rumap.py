@@ -16,17 +16,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
 
 from sfumato import Draws, Microdata, Recipe, Snooper, ru_map
-from sfumato.contract import Measure, Need, NoiseModel, Release, Side, Weighted, Worst, param
+from sfumato.contract import Mask, Measure, Need, NoiseModel, Release, Side, Weighted, Worst, param
 from sfumato.datasets.teacher_survey import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError, RecipeError
 from sfumato.maps import NormalPopulation, Overlay, RUMap
 from sfumato.maps.replication import Evaluator
 from sfumato.maps.rumap import MapPoint, RecipeSubject
-from sfumato.masks import IndependentNoise, KimNoise, TopCode
+from sfumato.masks import MDAV, IndependentNoise, KimNoise, Round, TopCode
 from sfumato.papers.ru_paper import TEACHERS
 from sfumato.risk import AttributeRisk, CodedValueRisk
 from sfumato.schema import Attribute, Schema
-from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope
+from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope, VarianceKept
 
 LAMBDA2 = "kim_noise.lambda2"
 MONEY = ("salary", "income")
@@ -53,6 +53,36 @@ def quick(source: Any = None, **options: Any) -> RUMap:
     return ru_map(
         source if source is not None else file(), KimNoise(), {LAMBDA2: [0.05, 0.1, 0.4]}, "salary", "salary", **given
     )
+
+
+# -- what the R-U paper proposes for later: maps of microaggregation and of binning, on values that are evenly spread
+
+
+def evenly_spread(step: float) -> Microdata:
+    values = step * (np.arange(120) + 0.5)
+    return Microdata(pd.DataFrame({"x": values}), Schema((Attribute("x", role="confidential"),)))
+
+
+def curves(mask: Mask, grid: dict[str, list[float]], data: Microdata) -> tuple[list[float], list[float]]:
+    m = ru_map(data, mask, grid, AttributeRisk("x"), VarianceKept(("x",)), replications=2, draws=1)
+    (risk,), (kept,) = m.of_side(Side.RISK), m.of_side(Side.UTILITY)
+    return [m.estimate(risk, i)[0] for i in range(len(m.points))], [
+        m.estimate(kept, i)[0] for i in range(len(m.points))
+    ]
+
+
+def test_the_map_of_microaggregation_has_the_error_of_groups_of_k_neighbours() -> None:
+    k = np.array([2, 3, 4, 6, 10, 20])  # k whole numbers in a row have variance (k² - 1)/12, and all 120 (120² - 1)/12
+    risk, kept = curves(MDAV(("x",), k=3), {"mdav.k": k.tolist()}, evenly_spread(1.0))
+    np.testing.assert_allclose(risk, 12 / (k**2 - 1))
+    np.testing.assert_allclose(kept, 1 - (k**2 - 1) / (120**2 - 1))
+
+
+def test_the_map_of_binning_has_the_error_of_a_value_anywhere_in_its_bin() -> None:
+    width = np.array([1.0, 2.0, 4.0])  # 10, 20 and 40 values in a row, 0.1 apart, in a bin
+    risk, kept = curves(Round(base={"x": 1}), {"round.base": width.tolist()}, evenly_spread(0.1))
+    np.testing.assert_allclose(risk, 12 / (width**2 - 0.01))
+    np.testing.assert_allclose(kept, 1 - (width**2 - 0.01) / (0.01 * (120**2 - 1)))
 
 
 # -- the grid

@@ -13,9 +13,11 @@ from commands import run
 from test_argus_batch import BATCH, RDA, TAB
 
 from sfumato import Draws
+from sfumato.contract import Section
 from sfumato.datasets import business, teachers
 from sfumato.errors import DataError
 from sfumato.files import publishing, whole_file
+from sfumato.reports import Report
 from sfumato.tables import Record
 
 _STEPS = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmod")
@@ -254,3 +256,13 @@ def test_a_seed_never_takes_the_place_of_a_file_of_the_command(firms: Path, tmp_
     assert done.exit_code == 1
     assert "names a file that the command reads or writes" in done.stderr
     assert (firms / "firms.csv").read_bytes() == before
+
+
+def test_a_report_never_stands_without_the_data_that_were_asked_for(tmp_path: Path) -> None:
+    def check(folder: Path) -> None:
+        assert (folder / "r.json").exists() or not (folder / "r.html").exists()
+        for file in folder.glob("r.*"):
+            assert file.stat().st_mode & 0o777 == 0o600
+
+    report = Report("T", [Section("One", ("A sentence.",))], version="confidential")
+    assert at_every_step(tmp_path, lambda folder: report.write(folder / "r.html", json=True), check) > 3

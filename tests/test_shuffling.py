@@ -120,17 +120,32 @@ def test_regression_from_a_covariance_is_that_of_statsmodels_with_dependent_regr
     g = np.random.default_rng(3)
     s = g.normal(size=(200, 3)) * [1, 50, 0.01]
     x = s @ g.normal(size=(3, 2)) + g.normal(size=(200, 2))
-    beta, residual, half = regress(np.cov(np.column_stack([s, x]), rowvar=False), 3)
+    beta, residual, half, _ = regress(np.cov(np.column_stack([s, x]), rowvar=False), 3)
     for j in range(2):
         fit = sm.OLS(x[:, j], sm.add_constant(s)).fit()
         np.testing.assert_allclose(beta[:, j], fit.params[1:], rtol=1e-8)
         assert residual[j, j] == pytest.approx(fit.ssr / 199)
     np.testing.assert_allclose(half @ half.T, np.linalg.inv(np.cov(s, rowvar=False)), rtol=1e-8)
     twice = np.column_stack([s, s[:, 0] - s[:, 1]])
-    again, left, half = regress(np.cov(np.column_stack([twice, x]), rowvar=False), 4)
+    again, left, half, rank = regress(np.cov(np.column_stack([twice, x]), rowvar=False), 4)
     np.testing.assert_allclose(left, residual, rtol=1e-6)
     np.testing.assert_allclose(twice @ again, s @ beta, rtol=1e-6, atol=1e-8)
-    assert half.shape == (4, 3)
+    assert rank == 3
+    square = np.cov(twice, rowvar=False)
+    np.testing.assert_allclose(square @ half @ half.T @ square, square, rtol=1e-6, atol=1e-6)
+
+
+def test_rounding_does_not_turn_the_root_that_draws_are_multiplied_by() -> None:
+    """A balanced design has equal eigenvalues, so that eigenvectors may point anywhere in a plane."""
+    school, kind = np.repeat(range(4), 60), np.tile(np.repeat(range(3), 20), 4)
+    g = np.random.default_rng(5)
+    z = np.column_stack([school[:, None] == np.arange(4), kind[:, None] == np.arange(3), g.normal(size=240)])
+    covariance = np.cov(z, rowvar=False)
+    half, rank = regress(covariance, 7)[2:]
+    assert rank == 5
+    for _ in range(5):
+        rounded = covariance * (1 + 1e-15 * g.normal(size=covariance.shape))
+        np.testing.assert_allclose(regress((rounded + rounded.T) / 2, 7).half, half, atol=1e-12)
 
 
 @pytest.mark.parametrize("rho", [-0.8, -0.2, 0.5, 0.9])

@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 
 class SfumatoError(Exception):
@@ -142,6 +143,18 @@ def unknown_name(what: str, name: str, allowed: Iterable[str], where: str) -> st
     """
     allowed, name = list(allowed), shorten(name)
     return f"{what} '{name}' is not in {where}.{did_you_mean(name, allowed)} It has: {join_names(allowed)}."
+
+
+def refuse_unknown(
+    what: str, allowed: Collection[Any], where: str, *names: Any, error: type[SfumatoError] = ParameterError
+) -> None:
+    """Refuse the first of some names that is not among the allowed ones.
+
+    >>> refuse_unknown("column", ["age", "income"], "the data", "age")
+    """
+    for name in names:
+        if name not in allowed:
+            raise error(unknown_name(what, str(name), allowed, where))
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:

@@ -7,7 +7,9 @@ import importlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["LazyModule", "csgraph", "highspy", "lazy_names", "linalg", "optimize", "pa", "pc", "pd", "special", "stats"]
 
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -62,3 +64,18 @@ class LazyModule:
         value = getattr(importlib.import_module(self._module), name)
         setattr(self, name, value)
         return value
+
+
+# Libraries that take long to import, in one place: `from sfumato.lazy import pd, special`.
+if TYPE_CHECKING:
+    import highspy
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from scipy import linalg, optimize, special, stats
+    from scipy.sparse import csgraph
+else:
+    pd, pa, pc = LazyModule("pandas"), LazyModule("pyarrow"), LazyModule("pyarrow.compute")
+    highspy, csgraph = LazyModule("highspy"), LazyModule("scipy.sparse.csgraph")
+    linalg, optimize = LazyModule("scipy.linalg"), LazyModule("scipy.optimize")
+    special, stats = LazyModule("scipy.special"), LazyModule("scipy.stats")

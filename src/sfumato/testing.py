@@ -114,7 +114,7 @@ def arrow_table(n: int = RECORDS, seed: int = 1986) -> pa.Table:
 
 
 def with_column(name: str, values: Callable[[int], Any]) -> Callable[[pa.Table], pa.Table]:
-    """Return a function that replaces a column by the values for so many rows."""
+    """Return a function that replaces a column by values; `values` gets the number of rows."""
     return lambda t: t.set_column(t.column_names.index(name), name, pa.array(values(t.num_rows)))
 
 

@@ -22,7 +22,7 @@ from sfumato.maps import NormalPopulation
 from sfumato.masks import IndependentNoise, KimNoise
 from sfumato.papers import figure1, slope_map
 from sfumato.papers import ru_paper as formulas
-from sfumato.papers.ru_paper import MAX_RISK, TEACHERS, value_of_knowing
+from sfumato.papers.ru_paper import MAX_RISK, TEACHERS, index_risk, value_of_knowing
 from sfumato.risk import AttributeRisk
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope
@@ -320,6 +320,17 @@ def test_at_that_lambda2_the_risk_is_at_its_threshold(strategy: str, rho: float)
     l2 = formulas.lambda2_for_error(5, SALARY, strategy, rho)
     snooper = Snooper(strategy=strategy, covariates=("z",), parameter_published=True)  # type: ignore[arg-type]
     assert_allclose(salary_risk(l2, snooper, rho), 0.04, rtol=1e-9)
+
+
+def test_the_risk_of_a_salary_under_index_knowledge_is_one_over_the_variance_of_its_noise() -> None:
+    # the noise has variance λ² 13.3² (thousand dollars), and the snooper who knows the record is off by it: at λ² = .15 by 5.15
+    for l2, error in ((0.05, 2.97397), (0.15, 5.15107), (1.0, 13.3)):
+        assert_allclose(index_risk(l2, 13.3**2), 1 / error**2, rtol=1e-5)
+        assert_allclose(index_risk(l2, 13.3**2), 1 / (l2 * 176.89), rtol=1e-12)
+        assert_allclose(salary_risk(l2, Snooper()), index_risk(l2, 13.3**2), rtol=1e-9)
+    assert index_risk(0.0, 13.3**2) == math.inf
+    noise = np.random.default_rng(48).normal(0, math.sqrt(0.15) * 13.3, 400_000)
+    assert_allclose(1 / (noise**2).mean(), index_risk(0.15, 13.3**2), rtol=0.01)
 
 
 def test_0_2_at_222_thousandths_the_mean_absolute_error_is_5() -> None:

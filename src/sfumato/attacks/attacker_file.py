@@ -18,7 +18,7 @@ from sfumato import kernels
 from sfumato.contract import Draws, Release, Snooper, param
 from sfumato.data import Batch, Column, Kind, Microdata
 from sfumato.data.classes import Missing, classes_of, common_codes
-from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, plural, refuse_unknown, unknown_name
 from sfumato.schema import Role, Scale
 from sfumato.typing import Coded, Flags, Numbers, Whole
 
@@ -282,9 +282,7 @@ def _own_file(outcome: Release, snooper: Snooper, names: tuple[str, ...], link: 
     external = snooper.external
     if external is None:
         return outcome.original
-    for name in names:
-        if name not in external.engine.kinds:
-            raise NotApplicable(unknown_name("key", name, external.engine.kinds, "the snooper's own file"))
+    refuse_unknown("key", external.engine.kinds, "the snooper's own file", *names, error=NotApplicable)
     if link is None:
         both = [n for n in outcome.original.schema.names(role="identifier") if n in external.engine.kinds]
         if len(both) != 1:

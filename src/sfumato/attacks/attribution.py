@@ -205,7 +205,7 @@ class Attributed:
     held: ValueCells
     matches: Matches
     reach: ValueTolerance
-    distance: NDArray[np.int64]
+    distance: Whole
     """How many keys differ between each class and the released records it was looked up in, shape (c,)."""
 
     @cached_property
@@ -226,7 +226,7 @@ class Attributed:
             return self.agreeing / np.where(self.matched > 0, self.matched, np.nan)
 
     @cached_property
-    def _best(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+    def _best(self) -> tuple[Numbers, Numbers, Whole]:
         how = self.reach
         return kernels.matching.best_answers(self.matches, self.held.held, how.exact, how.relative, how.absolute)
 
@@ -360,7 +360,7 @@ def attribute(
 ) -> Attributed:
     """Look every class of the targets up among the held records; where none matches, by the nearest keys if so wished.
 
-    Nearest are the records that differ in the fewest keys. Every set of so many keys is left out in turn; as no record is
+    Nearest are the records that differ in the fewest keys. Every set of this number of keys is left out in turn; as no record is
     nearer, a record is found by one such set only.
     """
     asked, given, held = in_common(targets, held)
@@ -380,14 +380,12 @@ def _with_nearest(
     matches: kernels.matching.Matches,
     asked: NDArray[np.int32],
     given: NDArray[np.int32],
-    rows: NDArray[np.int64],
-    distance: NDArray[np.int64],
+    rows: Whole,
+    distance: Whole,
 ) -> kernels.matching.Matches:
     """Add the nearest held classes of the asked ones that match none, and set how many keys they differ in."""
     keys = asked.shape[1]
-    found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = [
-        (np.repeat(np.arange(len(asked)), np.diff(matches.starts)), matches.rows)
-    ]
+    found: list[tuple[Whole, Whole]] = [(np.repeat(np.arange(len(asked)), np.diff(matches.starts)), matches.rows)]
     open_ = np.flatnonzero(np.diff(matches.starts) == 0)
     for differ in range(1, keys + 1):
         if not len(open_) or not len(rows):

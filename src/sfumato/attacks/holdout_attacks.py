@@ -6,7 +6,6 @@ from abc import abstractmethod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -22,7 +21,8 @@ from sfumato.attacks.attacker_file import (
 from sfumato.contract import Attack, Draws, Guesses, Parametric, Release, Snooper, param
 from sfumato.data import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
-from sfumato.typing import Numbers, Whole
+from sfumato.lazy import special
+from sfumato.typing import Flags, Numbers, Whole
 
 
 class Repeated(Parametric, abstract=True):
@@ -59,7 +59,7 @@ def holdout_of(outcome: Release) -> Microdata:
     return outcome.holdout
 
 
-def sample_rows(ids: NDArray[np.int64], count: int, draws: Draws) -> NDArray[np.int64]:
+def sample_rows(ids: Whole, count: int, draws: Draws) -> Whole:
     """Return row numbers of at most `count` records, drawn at random by their ids; all of them if there are no more."""
     if len(ids) <= count:
         return np.arange(len(ids))
@@ -83,7 +83,7 @@ class Descriptions(NamedTuple):
     low: Numbers
     high: Numbers
 
-    def take(self, rows: NDArray[np.int64]) -> Descriptions:
+    def take(self, rows: Whole) -> Descriptions:
         """Return some of them."""
         return Descriptions(self.low[rows], self.high[rows])
 
@@ -92,7 +92,7 @@ class Descriptions(NamedTuple):
         _, first = np.unique(np.hstack([self.low, self.high]), axis=0, return_index=True)
         return self.take(np.sort(first))
 
-    def counts(self, people: Numbers) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def counts(self, people: Numbers) -> tuple[Whole, Whole]:
         """Return how many people fit each description, and the row of one of them; shape (a,) each."""
         return kernels.boxes.box_counts(people, self.low, self.high)
 
@@ -134,13 +134,13 @@ class SingleOut(ControlledAttack, Describing):
         target = np.where(counts == 1, people.batch([]).ids[row], -1)
         return Guesses(target, np.ones(len(counts), np.int64), counts, right, alone(random, len(people), size))
 
-    def descriptions(self, released: Numbers, numbers: NDArray[np.bool_], g: np.random.Generator) -> Descriptions:
+    def descriptions(self, released: Numbers, numbers: Flags, g: np.random.Generator) -> Descriptions:
         """Return descriptions that fit one released record alone, in random order; there may be none."""
         if self.describe == "one column":
             return _of_one_column(released, numbers, self.attacks, g)
         return self._of_several(released, numbers, g)
 
-    def _of_several(self, released: Numbers, numbers: NDArray[np.bool_], g: np.random.Generator) -> Descriptions:
+    def _of_several(self, released: Numbers, numbers: Flags, g: np.random.Generator) -> Descriptions:
         t, p = released.shape
         median = np.array([np.median(c[c > -np.inf]) if (c > -np.inf).any() else 0.0 for c in released.T])
         found = Descriptions(np.empty((0, p)), np.empty((0, p)))
@@ -157,9 +157,7 @@ class SingleOut(ControlledAttack, Describing):
                 break
         return found.take(np.arange(min(len(found.low), self.attacks)))
 
-    def _random(
-        self, released: Numbers, numbers: NDArray[np.bool_], count: int, g: np.random.Generator
-    ) -> Descriptions:
+    def _random(self, released: Numbers, numbers: Flags, count: int, g: np.random.Generator) -> Descriptions:
         """Return random descriptions: of columns, of "equal", "at least" or "at most", of values within the range."""
         p = released.shape[1]
         width = 1 if self.describe == "one column" else self.width
@@ -178,14 +176,14 @@ class SingleOut(ControlledAttack, Describing):
         return Descriptions(low, high)
 
 
-def _some_columns(count: int, columns: int, width: int, g: np.random.Generator) -> NDArray[np.bool_]:
+def _some_columns(count: int, columns: int, width: int, g: np.random.Generator) -> Flags:
     """Return `count` random choices of `width` columns, or of all if there are no more; shape (count, columns)."""
     rank = g.random((count, columns)).argsort(axis=1).argsort(axis=1)
     return np.asarray(rank < width)
 
 
-def _of_one_column(released: Numbers, numbers: NDArray[np.bool_], most: int, g: np.random.Generator) -> Descriptions:
-    """Return at most so many of the values that occur once, and of the ends of a column where one record alone is."""
+def _of_one_column(released: Numbers, numbers: Flags, most: int, g: np.random.Generator) -> Descriptions:
+    """Return at most `most` of the values that occur once, and of the ends of a column where one record alone is."""
     parts: list[tuple[Any, Any, Any]] = []
     for j in range(released.shape[1]):
         values, counts = np.unique(released[:, j], return_counts=True)
@@ -202,21 +200,19 @@ def _of_one_column(released: Numbers, numbers: NDArray[np.bool_], most: int, g: 
     return Descriptions(np.where(used, low[some, None], -np.inf), np.where(used, high[some, None], np.inf))
 
 
-def alone(counts: NDArray[np.int64], people: int, size: int) -> Numbers:
+def alone(counts: Whole, people: int, size: int) -> Numbers:
     """Return the probability that exactly one of `counts` people is in a random part of `size` of all people, shape (a,).
 
     Hypergeometric; without a smaller part it is 1 where the count is 1, and 0 elsewhere.
     """
-    from scipy.special import gammaln
-
     if size == people:
         return np.asarray(counts == 1, np.float64)
     k = np.asarray(counts, np.float64)
     possible = (k >= 1) & (people - k >= size - 1)
     k = np.where(possible, k, 1.0)
     # k · C(people - k, size - 1) / C(people, size)
-    ways = gammaln(people - k + 1) - gammaln(float(size)) - gammaln(people - k - size + 2)
-    every = gammaln(people + 1.0) - gammaln(size + 1.0) - gammaln(people - size + 1.0)
+    ways = special.gammaln(people - k + 1) - special.gammaln(float(size)) - special.gammaln(people - k - size + 2)
+    every = special.gammaln(people + 1.0) - special.gammaln(size + 1.0) - special.gammaln(people - size + 1.0)
     return np.asarray(np.where(possible, np.clip(k * np.exp(ways - every), 0.0, 1.0), 0.0), np.float64)
 
 
@@ -272,18 +268,14 @@ class LinkColumns(ControlledAttack, TwoFiles):
         sides = []
         for side, names in zip(("left", "right"), self.split(outcome, snooper, people), strict=True):
             released, targets = as_points(names, outcome.masked, people, precision=snooper.precision)
-            sides.append(_closest(targets.take(rows), released, self.k, draws.generator(side)))
+            # the k closest released records of each target, shape (m, k); random ones among those that are equally close
+            order = draws.generator(side).permutation(len(released))
+            sides.append(np.asarray(order[targets.take(rows).near(released.take(order), self.k).rows]))
         shared = sides[0][:, :, None] == sides[1][:, None, :]
         linked = shared.any(axis=(1, 2))
         target = ids[rows]
         chance = np.full(len(rows), random_overlap(count, self.k))
         return Guesses(target, np.where(linked, target, -1), target, linked.astype(np.float64), chance)
-
-
-def _closest(targets: Points, released: Points, k: int, g: np.random.Generator) -> Whole:
-    """Return the k closest released records of each target, shape (m, k); random ones among those that are equally close."""
-    order = g.permutation(len(released))
-    return np.asarray(order[targets.near(released.take(order), k).rows])
 
 
 def random_overlap(count: int, k: int) -> float:
@@ -400,7 +392,11 @@ class TellMembers(Attack, Telling):
             scores.append(-self.distance(points.take(rows), released))
         truth = np.repeat([1, 0], [len(part) for part in ids])
         sure = np.concatenate(scores)
-        says = _closest_pair(sure, int(truth.sum()))
+        # the probability of being among the `count` largest, shape (m,): ties at the limit share what is left
+        count = int(truth.sum())
+        limit = np.sort(sure)[::-1][count - 1]
+        above, tied = sure > limit, sure == limit
+        says = np.where(above, 1.0, np.where(tied, (count - above.sum()) / tied.sum(), 0.0))
         share = float(truth.mean())
         return Guesses(
             np.concatenate(ids), (says >= 0.5).astype(np.int64), truth, np.where(truth == 1, says, 1 - says),
@@ -418,10 +414,3 @@ class TellMembers(Attack, Telling):
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = far / apart[place]
         return np.where(far == 0, 0.0, relative)
-
-
-def _closest_pair(sure: Numbers, count: int) -> Numbers:
-    """Return the probability of being among the `count` largest, shape (m,): ties at the limit share what is left."""
-    limit = np.sort(sure)[::-1][count - 1]
-    above, tied = sure > limit, sure == limit
-    return np.where(above, 1.0, np.where(tied, (count - above.sum()) / tied.sum(), 0.0))

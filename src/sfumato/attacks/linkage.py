@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato import kernels
 from sfumato.attacks.attacker_file import LinkageFiles, LinkageKey, key_names, link_column, linkage_keys, missing_rule
@@ -16,6 +15,7 @@ from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, SchemaError, join_names
 from sfumato.kernels.classes import classes, number_codes
 from sfumato.kernels.neighbours import GAP, Metric, distances, nearest_by_class
+from sfumato.lazy import special
 from sfumato.schema import Hierarchy, Schema
 from sfumato.typing import Numbers, Whole
 
@@ -182,7 +182,7 @@ MOST_PAIRS = 20_000_000
 """So many pairs at most are looked at to learn the weights, where classes cannot be joined."""
 MOST_KEYS = 14
 JOINED_KEYS = 10
-"""Up to so many keys classes are joined: there are 2^k joins."""
+"""With at most this many keys classes are joined: there are 2^k joins."""
 
 
 class Weighing(Parametric, abstract=True):
@@ -298,7 +298,7 @@ class LinkByWeight(Attack, Weighing):
         return kernels.agreement.fit(patterns, counts, len(some) * min(1.0, t / m))
 
 
-def _sample(here: NDArray[np.int64], there: NDArray[np.int64], draws: Draws) -> NDArray[np.int64]:
+def _sample(here: Whole, there: Whole, draws: Draws) -> Whole:
     """Return targets, in random order but all if that is not too much, whose candidates are not too many together."""
     candidates = np.bincount(there, minlength=int(here.max(initial=0)) + 1)[here]
     if candidates.sum() <= MOST_PAIRS:
@@ -323,11 +323,11 @@ def _same_block(known: LinkageFiles, free: int, blocks: tuple[LinkageKey, ...]) 
 
 def _sure(guesses: Guesses, weight: Numbers, ties: Numbers, share: float) -> Guesses:
     """Return guesses with the posterior probability of a match of that weight: no more than 1/t, where t records tie."""
-    from scipy.special import expit
-
     if share <= 0:
         return guesses
-    return replace(guesses, sure=np.minimum(expit(weight + np.log(share / (1 - share))), 1 / np.maximum(ties, 1)))
+    return replace(
+        guesses, sure=np.minimum(special.expit(weight + np.log(share / (1 - share))), 1 / np.maximum(ties, 1))
+    )
 
 
 # --- Rank-based record linkage: what a mask did to the values matters less than where they stand among the others.

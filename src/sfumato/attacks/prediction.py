@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato import kernels
 from sfumato.attacks.attacker_file import attribution_keys, check_in_common, people_of
@@ -16,7 +15,7 @@ from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
 from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, NotApplicable
 from sfumato.kernels.moments import is_constant
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 Model = Literal["forest", "linear", "classes"]
 MODELS = {
@@ -40,7 +39,7 @@ Predict = Callable[[Batch], Numbers]
 class Predicted:
     """What a model fitted to the release says of m targets."""
 
-    known: NDArray[np.bool_]
+    known: Flags
     """Which records of the targets' file have a value, shape (n,): the m targets."""
     truth: Numbers
     """Their values, shape (m,): numbers, or codes into `values`."""
@@ -93,7 +92,11 @@ class PredictByModel(Attack):
         people = people_of(outcome, snooper, people, keys, self.column, draws)
         batch = people.batch([*keys, self.column])
         if targets is None:
-            _check_categories(batch, outcome.masked.batch(keys), keys)
+            # refuse categories that nobody has in both files; a model makes something of any number
+            released = outcome.masked.batch(keys)
+            for name in keys:
+                if released.column(name).kind is not Kind.NUMBER:
+                    check_in_common(name, batch.codes(name), released.codes(name))
         predict, values = self._fitted(outcome, snooper, keys)
         known, truth = _target(batch, self.column, values)
         prediction = predict(batch.keep(known))
@@ -236,7 +239,7 @@ def _forest(features: Features, released: Batch, y: Numbers, k: int | None) -> P
 
 
 def _linear(features: Features, released: Batch, y: Numbers, k: int | None) -> Predict:
-    step = max(1, -(-len(y) // _ROWS))  # every so many records: enough for a few hundred coefficients
+    step = max(1, -(-len(y) // _ROWS))  # every step-th record: enough for a few hundred coefficients
     some, known = released.keep(np.arange(0, len(y), step)), y[::step]
     if k is None:
         level, slopes = kernels.regression.ridge(features.design(some), known, _PENALTY)
@@ -245,15 +248,8 @@ def _linear(features: Features, released: Batch, y: Numbers, k: int | None) -> P
     return lambda batch: _in_pieces(batch, lambda part: kernels.regression.probabilities(*found, features.design(part)))
 
 
-def _check_categories(mine: Batch, released: Batch, keys: Sequence[str]) -> None:
-    """Refuse categories that nobody has in both files; a model makes something of any number."""
-    for name in keys:
-        if released.column(name).kind is not Kind.NUMBER:
-            check_in_common(name, mine.codes(name), released.codes(name))
-
-
 def _in_pieces(batch: Batch, predict: Predict) -> Numbers:
-    """Predict so many records at a time: the columns of a model take more room than the keys."""
+    """Predict in pieces of records: the columns of a model take more room than the keys."""
     ends = range(0, max(len(batch), 1), _ROWS)
     return np.concatenate([predict(batch.keep(np.arange(at, min(at + _ROWS, len(batch))))) for at in ends])
 
@@ -264,7 +260,7 @@ def _rounded(batch: Batch, name: str, widths: Mapping[str, float]) -> Numbers:
     return np.floor(x / widths[name]) * widths[name] if name in widths else x
 
 
-def _target(batch: Batch, column: str, values: Sequence[Any] | None) -> tuple[NDArray[np.bool_], Numbers]:
+def _target(batch: Batch, column: str, values: Sequence[Any] | None) -> tuple[Flags, Numbers]:
     """Return which records have a value, and those values: numbers, or codes into `values`, other ones after its end."""
     if values is None:
         y = batch.numbers(column)

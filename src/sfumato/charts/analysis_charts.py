@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import altair as alt
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.charts import theme
 from sfumato.charts.scales import Axis
 from sfumato.charts.theme import INK, SERIES, SIZE, SOFT, UTILITY_SHADES, WIDTH, text_width, themed
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from sfumato.lazy import pd
+from sfumato.typing import Numbers
 
 _HIGH, _ROW = 150, 26
 _MANY = 400
@@ -123,7 +119,7 @@ def _dots(count: int) -> dict[str, object]:
     return {"filled": True, "color": SERIES[0], "size": 16, "opacity": 0.45 if count <= 2000 else 0.2, "clip": True}
 
 
-def _middles(x: NDArray[np.float64], t: NDArray[np.float64], across: alt.X, y: alt.Y) -> list[alt.Chart]:
+def _middles(x: Numbers, t: Numbers, across: alt.X, y: alt.Y) -> list[alt.Chart]:
     order = np.argsort(x, kind="stable")
     parts = np.array_split(order, min(_PARTS, max(len(x) // 25, 1)))
     rows = {

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -16,9 +16,7 @@ from sfumato.charts.captions import short
 from sfumato.charts.map_data import FamilyLegend, MapData, TrialPoint, key_of
 from sfumato.charts.scales import Axis, risk_axis, use_axis
 from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, WIDTH, text_width
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sfumato.lazy import pd
 
 _HEIGHT = 360
 _CROWD = 60

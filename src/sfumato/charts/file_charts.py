@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 
@@ -13,10 +13,7 @@ from sfumato.charts import theme
 from sfumato.charts.captions import short
 from sfumato.charts.scales import Axis
 from sfumato.charts.theme import FAINT, INK, PAPER, RISK_SHADES, SERIES, SIZE, SOFT, WIDTH, layered, text_width, themed
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from sfumato.lazy import pd
 
 _WIDTH, _BAR = 150, 19
 _MOST = 12

@@ -38,7 +38,7 @@ class Band:
         return cls(len(labels), [(k + 0.5, label) for k, label in enumerate(labels)], title)
 
     def axis(self, kind: Any, field: str, about: int) -> Any:
-        """Return the axis; of many ticks only every so many are written."""
+        """Return the axis; with many ticks only every n-th has a label."""
         shown = self.ticks[:: math.ceil(len(self.ticks) / about)]
         labels = json.dumps({str(round(2 * place)): label for place, label in shown})
         bare: dict[str, Any] = {"grid": False, "domain": False, "ticks": False, "labelAngle": 0, "labelPadding": 5}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import altair as alt
 
@@ -13,13 +13,9 @@ from sfumato.charts.map_data import Limits, MapData, Measured, Sweep
 from sfumato.charts.map_panel import Plane, Sheet, Trace, finite, risk_panel, utility_axis, utility_panel
 from sfumato.charts.parameter_surface import heat_chart
 from sfumato.charts.scales import Axis, wants_log
-from sfumato.charts.theme import WIDTH, themed, to_png, to_svg
+from sfumato.charts.theme import WIDTH, themed
 from sfumato.errors import ParameterError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["map_chart", "methods_chart", "overlay_chart", "to_png", "to_svg"]
+from sfumato.lazy import pd
 
 Layout = Literal["auto", "together", "apart", "share"]
 Concat = alt.HConcatChart | alt.VConcatChart | alt.ConcatChart

@@ -6,21 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.charts import theme
 from sfumato.charts.captions import short, symbol
 from sfumato.charts.theme import SERIES, SHAPES, colour_of, shape_of, text_width
 from sfumato.errors import ParameterError, unknown_name
-from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from sfumato.lazy import pd
+from sfumato.typing import Flags, Numbers
 
 Limits = float | Mapping[str, float] | None
 
@@ -103,7 +99,7 @@ class Sweep:
         asked = {r.label: max_risk.get(r.label, max_risk.get(r.measure)) for r in self.risks}
         return {label: float(limit) for label, limit in asked.items() if limit is not None}
 
-    def feasible(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
+    def feasible(self, limits: Mapping[str, float]) -> Flags:
         """Return which points keep the upper limit of every risk at or below its threshold, shape (points,)."""
         good = np.ones(len(self.points), bool)
         for risk in self.risks:
@@ -389,8 +385,6 @@ class MapData:
 
 def unmasked_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame in which the unmasked file has rows of its own, from one with a column `unmasked` for utilities."""
-    import pandas as pd
-
     points = frame.assign(masked=True)
     if "unmasked" not in frame:
         return points

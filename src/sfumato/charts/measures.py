@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 
@@ -14,10 +14,7 @@ from sfumato.charts.map_data import COMBINED, MapData, MeasureReading, Point, Tr
 from sfumato.charts.scales import Axis, risk_axis
 from sfumato.charts.theme import INK, PAPER, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, WIDTH, text_width, themed
 from sfumato.errors import ParameterError, join_names
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from sfumato.lazy import pd
 
 _ROW = 24
 _NAMES = 180

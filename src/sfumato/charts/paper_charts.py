@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 
@@ -30,10 +30,7 @@ from sfumato.charts.theme import (
     x_axis,
     y_axis,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from sfumato.lazy import pd
 
 _HEIGHT = 280
 _BROAD = 2.4

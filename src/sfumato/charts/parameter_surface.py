@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -19,10 +19,8 @@ from sfumato.charts.map_panel import Sheet
 from sfumato.charts.scales import Axis, wants_log
 from sfumato.charts.theme import INK, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, themed
 from sfumato.errors import ParameterError, join_names, unknown_name
+from sfumato.lazy import pd
 from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def points_chart(tried: FamilyTrials, a: str, b: str) -> alt.HConcatChart:
@@ -133,7 +131,7 @@ _SIDE = 210
 _FEW = 6
 """Largest number of different values that have a cell each."""
 _MOST = 4
-"""Pairs are made of at most so many parameters."""
+"""Largest number of parameters that pairs are made of."""
 
 
 def parameters_chart(

@@ -10,15 +10,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sfumato.charts.captions import short
 from sfumato.charts.map_data import MapData, MeasureReading, Point, key_of
 from sfumato.charts.scales import Axis, Floored, risk_axis, use_axis
+from sfumato.lazy import pd
 from sfumato.version import VERSION
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _TICKS = 6
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 
@@ -11,10 +11,7 @@ from sfumato.charts import theme
 from sfumato.charts.scales import Axis, Symlog, wants_log
 from sfumato.charts.theme import INK, PAPER, SERIES, SIZE, SOFT, WIDTH, text_width, themed
 from sfumato.errors import ParameterError, unknown_name
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from sfumato.lazy import pd
 
 SHOWN = "shown as it is"
 PRIMARY = "not published: unsafe"

@@ -14,7 +14,7 @@ import numpy as np
 
 from sfumato.charts.captions import short
 from sfumato.charts.scales import Axis, Floored, Symlog
-from sfumato.errors import ParameterError, unknown_name, visible
+from sfumato.errors import refuse_unknown, visible
 from sfumato.files import write_bytes
 
 WIDTH = 640
@@ -210,9 +210,7 @@ def heading(sentences: Sequence[str], wide: float = WIDTH - 60, **style: Any) ->
 def frame_rows(frame: Any, needed: Iterable[str], where: str = "the frame") -> Rows:
     """Return the rows of a frame; refuse one that lacks a column."""
     have = [str(c) for c in frame.columns]
-    for name in needed:
-        if name not in have:
-            raise ParameterError(unknown_name("column", name, have, where))
+    refuse_unknown("column", have, where, *needed)
     return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sfumato import mas
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.files import check_chart, save_chart
 from sfumato.cli.listing import completion, show
@@ -56,8 +57,6 @@ def ask(options: AskOptions) -> None:
 
     Without an analysis: what may be asked, variables and their levels.
     """
-    from sfumato.mas.answer import Refusal
-
     screen, chart = Screen(options.as_json), options.chart
     if options.list_:
         show(screen, registered("analysis"), "analyses")
@@ -78,7 +77,7 @@ def ask(options: AskOptions) -> None:
     answer = opened.ask(found, options.universe, chosen, user=options.user or getpass.getuser())
     screen.say(str(answer))
     screen.answer(answer.to_json())
-    if isinstance(answer, Refusal):
+    if isinstance(answer, mas.Refusal):
         raise typer.Exit(INFEASIBLE)
     if chart is not None:
         save_chart(answer.chart(), chart, confidential=False)

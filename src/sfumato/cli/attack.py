@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sfumato import mas
 from sfumato.cli.console import Misuse, Screen, percent
 from sfumato.cli.files import check_chart, check_report, save_chart
 from sfumato.cli.map_output import exit_infeasible, show_choice, show_points
@@ -23,13 +24,12 @@ from sfumato.cli.options import (
 from sfumato.cli.parse import pair, values_of
 from sfumato.cli.vault import open_vault
 from sfumato.contract.score import number
-from sfumato.errors import ParameterError, unknown_name
+from sfumato.errors import ParameterError, refuse_unknown
 from sfumato.files import private
 
 if TYPE_CHECKING:
     from sfumato.data.microdata import Microdata
-    from sfumato.maps.choice import Choice
-    from sfumato.maps.rumap import RUMap
+    from sfumato.maps import Choice, RUMap
     from sfumato.mas.attacks.base import Outcome, PolicyAttack
     from sfumato.mas.attacks.bench import Bench
     from sfumato.mas.attacks.reference_workload import Honest, HonestUsers
@@ -45,8 +45,7 @@ def settings_swept(given: Iterable[str], policy: Policy) -> dict[str, tuple[floa
     found: dict[str, tuple[float, ...]] = {}
     for text in given:
         name, values = pair(text, "--map", "counts.sd=2,5,10")
-        if name not in known:
-            raise ParameterError(unknown_name("setting", name, known, f"the policy {policy.title}"))
+        refuse_unknown("setting", known, f"the policy {policy.title}", name)
         if not known[name].numeric:
             raise ParameterError(f"{name} is not a number, so it cannot be swept.")
         if name in found:
@@ -117,9 +116,8 @@ def attack(options: AttackOptions) -> None:
     recipes attack the policy at several settings, and the most useful ones that are safe enough can be chosen.
     """
     from sfumato.mas.attacks import bench as benches
-    from sfumato.mas.policy import Policy
 
-    screen, policy = options.output.screen(), Policy.named(options.policy)
+    screen, policy = options.output.screen(), mas.Policy.named(options.policy)
     options.check()
     swept = settings_swept(options.over or (), policy)
     recipes = [benches.recipe_named(name)() for name in options.recipe] if options.recipe else None
@@ -184,11 +182,9 @@ def _map(
     screen: Screen, policy: Policy, swept: Mapping[str, Sequence[float]], bench: Bench, users: HonestUsers,
     recipes: list[PolicyAttack] | None, stands: UsageReport | None, options: AttackOptions,
 ) -> None:  # fmt: skip
-    from sfumato.mas.policy_trials import policy_map
-
     max_risk, out, chart = options.max_risk, options.out, options.chart
     with screen.progress() as tell:
-        m = policy_map(
+        m = mas.policy_map(
             policy, swept, bench=bench, users=users, recipes=recipes, rules_off=bool(options.rules_off),
             progress=lambda done, total: tell("Attacking and asking at every setting", done, total),
         )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
+from sfumato import tables
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.files import load_cells, load_table, refuse_absent, refuse_existing
 from sfumato.cli.options import (
@@ -30,12 +31,7 @@ from sfumato.errors import DataError, did_you_mean, join_names, unknown_name
 from sfumato.files import write_text
 
 if TYPE_CHECKING:
-    from sfumato.tables.audit_result import Audit
-    from sfumato.tables.cells import Cells
-    from sfumato.tables.exports import ReadBack
-    from sfumato.tables.published import PublishedTable
-    from sfumato.tables.rta.priors import Prior
-    from sfumato.tables.table import Table
+    from sfumato.tables import Audit, Cells, ReadBack
 
 ORIGINAL = "If you hold the records"
 original_field = partial(option, rich_help_panel=ORIGINAL)
@@ -143,35 +139,29 @@ def _read_columns(options: AuditOptions) -> PublishedColumns:
 
 def _standard(file: Path) -> ReadBack | None:
     """Return what is in a file of JSON-stat or SDMX-CSV; None for any other."""
-    from sfumato.tables.exports import read_json_stat, read_sdmx_csv
-
     name = file.name.casefold()
     if not name.endswith((".json", ".jsonstat", ".sdmx.csv")):
         return None
     refuse_absent(file)
-    return read_sdmx_csv(file) if name.endswith(".csv") else read_json_stat(file)
+    return tables.read_sdmx_csv(file) if name.endswith(".csv") else tables.read_json_stat(file)
 
 
-def _published_table(screen: Screen, options: AuditOptions) -> PublishedTable:
+def _published_table(screen: Screen, options: AuditOptions) -> tables.PublishedTable:
     """Return the published table, with the one that it was made from where the records are there."""
-    from sfumato.tables.published import PublishedTable
-
     columns = _read_columns(options)
     before = None if options.original is None else _original_table(screen, options, options.original, columns)
-    return PublishedTable.from_frame(
+    return tables.PublishedTable.from_frame(
         columns.cells, columns.nested, options.value, status=columns.status, variance=columns.variance,
         total=total_labels(options.total), marks=options.mark or (), within=options.within, absent=options.absent,
         nonnegative=False if options.negative else None, original=before,
     )  # fmt: skip
 
 
-def _original_table(screen: Screen, options: AuditOptions, path: Path, columns: PublishedColumns) -> Table:
+def _original_table(screen: Screen, options: AuditOptions, path: Path, columns: PublishedColumns) -> tables.Table:
     """Return the table that the published one was made from, with the same cells."""
-    from sfumato.tables.table import Table
-
     formula = " * ".join(f"`{n}`" for n in columns.nested)
     data, marks = records(screen, path, options.schema, options.read_original)
-    return Table.of(
+    return tables.Table.of(
         with_hierarchies(data, columns.nested), formula, options.variable, contributor=options.contributor, size=options.size,
         per_size=None if options.per_size is None else number(options.per_size), request=marks.request,
         record_key=marks.record_key,
@@ -275,21 +265,17 @@ def _rules(given: list[str] | None, original: Path | None) -> Any:
         return None
     if original is None:
         raise Misuse("a rule looks at the contributions to each cell: give the records with --original.")
-    from sfumato.tables.rules import rules_of
-
-    return rules_of(list(given))
+    return tables.rules_of(list(given))
 
 
-def _prior(prior_cv: float | None, base_cv: float | None, original: Path | None) -> Prior | None:
+def _prior(prior_cv: float | None, base_cv: float | None, original: Path | None) -> tables.Prior | None:
     if prior_cv is None and base_cv is None:
         return None
     if prior_cv is None or base_cv is None:
         raise Misuse("--prior-cv and --base-cv belong together: what is known before, and what may be known after.")
     if original is None:
         raise Misuse("what contributors learn of each other needs the records: give them with --original.")
-    from sfumato.tables.rta.priors import Prior
-
-    return Prior.from_sizes(float(number(str(prior_cv))), float(number(str(base_cv))))
+    return tables.Prior.from_sizes(float(number(str(prior_cv))), float(number(str(base_cv))))
 
 
 def _show(screen: Screen, found: Audit, out: Path | None) -> None:

@@ -13,19 +13,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from sfumato import reports
 from sfumato.cli.console import Screen, percent
 from sfumato.cli.options import OutputOptions, expand_options, output_option
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Recipe
-from sfumato.contract.release import Release
+from sfumato.contract import Draws, Recipe, Release
 from sfumato.datasets.teacher_survey import teachers
 from sfumato.errors import DataError, ParameterError
 from sfumato.files import check_replaceable
 from sfumato.maps.choice import Choice
 from sfumato.maps.rumap import RUMap, precision_kept, ru_map
 from sfumato.masks.noise import KimNoise
-from sfumato.utility.estimator_utility import EstimatorUtility
-from sfumato.utility.estimators import Formula, Mean, MeanCombination
+from sfumato.utility import EstimatorUtility, Formula, Mean, MeanCombination
 
 SEED = 2004
 MAX_ERROR = 5.0
@@ -151,12 +149,9 @@ def _check(records: int, replications: int, folder: Path, secret: Path, replace:
 
 def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Path, secret: Path, replace: bool) -> None:
     """Write the release and its report to one folder and the seed to another: all of it, or nothing."""
-    from sfumato.reports.report import Report
-    from sfumato.reports.sections import data_section, recipe_section
-
-    report = Report(
+    report = reports.Report(
         "A teacher survey, masked",
-        [data_section(release.original), recipe_section(release), m.section(1 / MAX_ERROR**2, choice)],
+        [reports.data_section(release.original), reports.recipe_section(release), m.section(1 / MAX_ERROR**2, choice)],
         subtitle="The demo of sfumato: generated records, nobody's real data",
     )
     new = not secret.parent.exists()
@@ -188,7 +183,6 @@ def demo(
 
     Writes the masked data, the recipe and a report to one folder, and the seed to another beside it.
     """
-
     screen = output.screen()
     with screen.progress() as tell:
         result = run_demo(out, records, replications, seed, output.replace, tell)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sfumato.cli.console import Misuse, Screen
+from sfumato import charts
+from sfumato.cli.console import Misuse, Screen, complain
 from sfumato.cli.parse import pair, toml_file
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, DataWarning, ParameterError, SfumatoError, did_you_mean, join_names
@@ -51,12 +51,10 @@ def check_report(path: Path | None, replace: bool, json: bool = True) -> None:
 
 def save_chart(picture: alt.TopLevelMixin, path: Path, confidential: bool = True) -> None:
     """Write a chart as the suffix says; what is not for the public can be read by its owner only."""
-    from sfumato.charts.theme import to_png, to_svg
-
     if path.suffix.lower() == ".svg":
-        write_text(path, to_svg(picture), confidential)
+        write_text(path, charts.theme.to_svg(picture), confidential)
     else:
-        to_png(picture, path, confidential=confidential)
+        charts.theme.to_png(picture, path, confidential=confidential)
 
 
 T = TypeVar("T")
@@ -99,7 +97,7 @@ def _read(
             data = Microdata.read(path, schema, engine=engine, **options)
         for warning in noticed:
             if issubclass(warning.category, DataWarning):
-                print(f"note: {warning.message}", file=sys.stderr)
+                complain(f"note: {warning.message}")
         return data
     except SfumatoError as error:
         if re.search(r"\b(form|separator|decimal|encoding|null_values|text|names|sheet)=", str(error)):

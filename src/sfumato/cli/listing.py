@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sfumato.contract.measure import Combination, Measure
-from sfumato.contract.parameters import find, registered
-from sfumato.contract.score import Side
+from sfumato.contract import Combination, Measure, Side, find, registered
 from sfumato.utility.estimator_utility import EstimatorUtility
 
 if TYPE_CHECKING:

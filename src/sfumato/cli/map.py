@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sfumato import maps
 from sfumato.cli.console import Screen, percent
 from sfumato.cli.files import check_chart, check_report, save_chart
 from sfumato.cli.map_output import exit_infeasible, show_choice, show_points, show_refused
@@ -31,8 +32,7 @@ from sfumato.cli.parse import grid, risk_measure, thresholds, utility_of
 if TYPE_CHECKING:
     from sfumato.contract.score import Score
     from sfumato.data.microdata import Microdata
-    from sfumato.maps.choice import Choice
-    from sfumato.maps.rumap import RUMap
+    from sfumato.maps import Choice, RUMap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +79,6 @@ def map_(options: MapOptions) -> None:
     With --max-risk or --max-error, the most useful point whose risk stays below is found, between the points too, and
     confirmed with fresh random numbers. If there is none, the answer is "infeasible" and the exit code 3.
     """
-    from sfumato.maps.rumap import ru_map
-
     screen = options.output.screen()
     check_report(options.out, options.output.replace, json=False)
     check_chart(options.chart, options.output.replace)
@@ -93,7 +91,7 @@ def map_(options: MapOptions) -> None:
     utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility]
     choice: Choice | None = None
     with screen.progress() as tell:
-        m = ru_map(
+        m = maps.ru_map(
             data, recipe, swept, risks, utilities, snooper=snooper, replications=options.replications, draws=options.seed,
             progress=lambda done, total: tell("Masking at every point", done, total),
         )  # fmt: skip
@@ -118,8 +116,7 @@ def _draw(
         tell("Drawing", 0, 0)
         save_chart(m.chart(limits or None, choice), options.chart)
     if options.out is not None:
-        from sfumato.reports.report import Report
-        from sfumato.reports.sections import data_section
+        from sfumato.reports import Report, data_section
 
         tell("Writing the report", 0, 0)
         title = f"R-U map of {options.file.name}"

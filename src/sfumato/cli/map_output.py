@@ -11,8 +11,7 @@ from sfumato.cli.console import INFEASIBLE, Screen
 from sfumato.contract.score import Score, Side
 
 if TYPE_CHECKING:
-    from sfumato.maps.choice import Choice
-    from sfumato.maps.rumap import MapPoint, RUMap
+    from sfumato.maps import Choice, MapPoint, RUMap
 
 
 def show_points(

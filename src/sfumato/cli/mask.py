@@ -25,7 +25,7 @@ from sfumato.cli.options import (
     output_field,
 )
 from sfumato.contract.draws import Draws
-from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
+from sfumato.errors import DataError, SfumatoError, refuse_unknown
 from sfumato.files import check_replaceable
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def mask(options: MaskOptions) -> None:
     if out is None:
         raise Misuse("--out is missing: the folder that gets what may be published.")
     forms = [f.lower().lstrip(".") for f in options.form or ("csv", "parquet")]
-    if unknown := [f for f in forms if f not in _FORMS]:
-        raise ParameterError(unknown_name("form", unknown[0], _FORMS, "the list of forms that can be written"))
+    refuse_unknown("form", _FORMS, "the list of forms that can be written", *forms)
     recipe = options.recipe.load()
     draws, secret = _seed(options.seed_file, options.seed_from, replace)
     _check_out(out, file, secret, replace)

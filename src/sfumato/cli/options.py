@@ -15,9 +15,7 @@ from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.files import load, load_like, load_population, shuffled_column
 from sfumato.cli.listing import completion, risk_measures
 from sfumato.cli.parse import names, number, pair, recipe_of
-from sfumato.contract.parameters import registered
-from sfumato.contract.release import Holdout, Release
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Holdout, Release, Snooper, registered
 
 if TYPE_CHECKING:
     from sfumato.contract.mask import Recipe

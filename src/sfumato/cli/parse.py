@@ -10,26 +10,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sfumato import tables
 from sfumato.cli.console import Misuse
 from sfumato.cli.listing import risk_measures, utility_measures
-from sfumato.contract.mask import Recipe
-from sfumato.contract.parameters import find
-from sfumato.contract.snooper import Snooper
-from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names, unknown_name
+from sfumato.contract import Recipe, Snooper, find
+from sfumato.errors import (
+    DataError,
+    ParameterError,
+    SfumatoError,
+    did_you_mean,
+    join_names,
+    refuse_unknown,
+    unknown_name,
+)
 from sfumato.maps.rumap import DEFAULT_GRID
 from sfumato.toml import parse
-from sfumato.utility.estimator_utility import EstimatorUtility
-from sfumato.utility.estimators import Formula, Mean, MeanCombination
+from sfumato.utility import EstimatorUtility, Formula, Mean, MeanCombination
 
 if TYPE_CHECKING:
     from sfumato.cli.console import Screen
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.parameters import Parameter, Parametric
+    from sfumato.contract import Measure, Parameter, Parametric
     from sfumato.data.microdata import Microdata
     from sfumato.schema.hierarchy import Hierarchy
-    from sfumato.tables.published import Protection
-    from sfumato.tables.sensitivity import APriori
-    from sfumato.tables.table import Table
+    from sfumato.tables import APriori, Protection, Table
     from sfumato.utility.estimators import Estimator
 
 T = TypeVar("T")
@@ -193,8 +196,7 @@ def _range(path: str, low: float, high: float, count: int, parameter: Parameter)
 def risk_measure(text: str, measure: str) -> Measure:
     """Return a risk measure from a column, from "column; low=0.99", or from a measure's name: "k_anonymity; k=5"."""
     known = risk_measures()
-    if measure not in known:
-        raise ParameterError(unknown_name("risk measure", measure, known, "the list of risk measures"))
+    refuse_unknown("risk measure", known, "the list of risk measures", measure)
     name, parts = name_and_settings(text)
     cls = known.get(name, known[measure])
     facts = settings(cls, parts, "--risk")
@@ -393,9 +395,7 @@ def read_hierarchy(path: Path) -> Hierarchy:
         from sfumato.schema.hierarchy import read_hierarchy_csv
 
         return read_hierarchy_csv(path)
-    from sfumato.tables.argus.hierarchy_files import read_argus_hierarchy
-
-    return read_argus_hierarchy(path)
+    return tables.read_argus_hierarchy(path)
 
 
 def with_hierarchies(data: Microdata, nested: dict[str, Any]) -> Microdata:
@@ -423,14 +423,12 @@ def protection_of(
     name: str, given: Iterable[str], rule: list[str] | None, marked: bool, option: str = "--set"
 ) -> Protection:
     """Return a method with its parameters and rules; `marked` says whether a file may say which cells are unsafe."""
-    from sfumato.tables.rules import ByHand, rules_of
-
     cls: Any = find("protection", name)
     fields = settings(cls, given, option)
     # rules have no part in it
     among_others = option != "--set" and "extra" in cls.parameters() and "extra" not in fields
     if rule and "rules" in cls.parameters() and not among_others:
-        fields["rules"] = rules_of(list(rule))
+        fields["rules"] = tables.rules_of(list(rule))
     elif rule and option == "--set":
         raise Misuse(
             f"{name} protects every contributor by its own parameters and takes no --rule. Use --set; --list shows them."
@@ -440,22 +438,25 @@ def protection_of(
             raise Misuse(
                 f"{name} needs to know which cells are unsafe: --rule 'p% 10', --rule 'minimum 3'. --list shows the rules."
             )
-        fields["rules"] = ByHand()
+        fields["rules"] = tables.ByHand()
     return cls.from_dict(fields)  # type: ignore[no-any-return]
 
 
 def note_rules(screen: Screen, rule: list[str] | None, table: Table) -> None:
     """Tell where a rule may not say what was meant: a p below one percent, records counted where contributors are known."""
-    from sfumato.tables.rules import MinimumFrequency, PPercent, Together, rules_of
-
-    found = rules_of(list(rule)) if rule else None
-    for one in found.rules if isinstance(found, Together) else () if found is None else (found,):
-        if isinstance(one, PPercent) and one.p < 1:
+    found = tables.rules_of(list(rule)) if rule else None
+    for one in found.rules if isinstance(found, tables.Together) else () if found is None else (found,):
+        if isinstance(one, tables.PPercent) and one.p < 1:
             screen.note(
                 f"p = {one.p:g} is less than one percent; for {100 * one.p:g} percent write 'p% {100 * one.p:g}'."
             )
         owners = None if table.contributions is None or table.is_count else len(table.contributions)
-        if isinstance(one, MinimumFrequency) and one.count == "records" and owners and owners < table.counts.sum():
+        if (
+            isinstance(one, tables.MinimumFrequency)
+            and one.count == "records"
+            and owners
+            and owners < table.counts.sum()
+        ):
             screen.note(
                 f"'minimum {one.n}' counts records, and several belong to one contributor: 'contributors {one.n}' counts those."
             )
@@ -497,8 +498,7 @@ def swept_over(over: Iterable[str], protections: Mapping[str, Protection]) -> di
         name, values = pair(text, "--over", "rta.base_cv=0.05:0.4:5")
         owners = [path for path in known if path.partition(".")[2] == name]
         path = owners[0] if len(owners) == 1 else name
-        if path not in known:
-            raise ParameterError(unknown_name("parameter", path, known, "the methods"))
+        refuse_unknown("parameter", known, "the methods", path)
         if path in found:
             raise ParameterError(f"--over names {path} twice; put all its values into one.")
         numeric = known[path].numeric

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from sfumato import reports
 from sfumato.cli.console import INFEASIBLE, Misuse
 from sfumato.cli.files import check_report
 from sfumato.cli.options import (
@@ -27,9 +28,7 @@ from sfumato.contract.mask import Recipe
 from sfumato.errors import ParameterError, RecipeError, join_names
 
 if TYPE_CHECKING:
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.release import Release
-    from sfumato.reports.checks import Check
+    from sfumato.contract import Measure, Release
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,9 +71,7 @@ def report(options: ReportOptions) -> None:
     examined. With --publishable it leaves out what could help an attacker. If a check fails, the exit code is 3.
     """
     from sfumato.maps.defaults import default_risks, default_utilities
-    from sfumato.reports.board import board_report
     from sfumato.reports.board_sections import verdict
-    from sfumato.reports.checks import Check
     from sfumato.reports.sections import SearchFindings
 
     screen, out, original = options.output.screen(), options.out, options.original
@@ -94,12 +91,12 @@ def report(options: ReportOptions) -> None:
     utilities = [utility_of(text, release.original.schema.names(), options.weighted) for text in options.utility or ()]
     checks = [*limits, *_limits("--min-utility", options.min_utility, utilities)]
     if not checks and found is None:
-        checks = [Check(m) for m in (*default_risks(release.original), *default_utilities(release.original))]
+        checks = [reports.Check(m) for m in (*default_risks(release.original), *default_utilities(release.original))]
         screen.note(
             "no --risk and no --utility: keys and confidential numbers of the schema are looked at, without limits."
         )
     with screen.progress() as tell:
-        made = board_report(
+        made = reports.board_report(
             found, release, title=options.title or f"A release of {(options.masked if options.publishable else original).name}",
             asked=options.asked, checks=checks, by=options.by or (),
             snooper=snooper, publishable=options.publishable, progress=tell,
@@ -134,10 +131,8 @@ def _with_recipe(release: Release, recipe: Path | None) -> Release:
         ) from None
 
 
-def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> list[Check]:
+def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> list[reports.Check]:
     """Return the measures with their limits, from "0.05" for all or "NAME=0.05" for one; the later one counts."""
-    from sfumato.reports.checks import Check
-
     limits: dict[int, float] = {}
     for text in given or ():
         name, sign, rest = text.rpartition("=")
@@ -158,4 +153,4 @@ def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> li
                 f"{option} must be a number, such as 0.05, or NAME=0.05 for one measure; got '{text}'."
             )
         limits.update(dict.fromkeys(named, value))
-    return [Check(m, limits.get(i)) for i, m in enumerate(measures)]
+    return [reports.Check(m, limits.get(i)) for i, m in enumerate(measures)]

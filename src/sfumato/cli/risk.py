@@ -25,12 +25,10 @@ from sfumato.cli.options import (
 from sfumato.cli.parse import settings
 from sfumato.contract.release import Release
 from sfumato.data.columns import Kind
-from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, plural, refuse_unknown
 
 if TYPE_CHECKING:
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.score import Score
-    from sfumato.contract.snooper import Snooper
+    from sfumato.contract import Measure, Score, Snooper
     from sfumato.risk.profile import RiskProfile
 
 
@@ -311,8 +309,7 @@ def _release(screen: Screen, file: Path, options: RiskOptions) -> Release:
 
 def _class(name: str) -> type[Measure]:
     known = risk_measures()
-    if name not in known:
-        raise ParameterError(unknown_name("measure", name, known, "the list of risk measures"))
+    refuse_unknown("measure", known, "the list of risk measures", name)
     return known[name]
 
 

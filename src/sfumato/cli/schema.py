@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from sfumato import formats
 from sfumato.cli.console import quoted
 from sfumato.cli.files import load_guessed, refuse_absent, refuse_existing
 from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, reading_option
-from sfumato.schema.attribute import Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Role, Schema
 
 
 @expand_options
@@ -63,10 +63,8 @@ def schema(
 
 def _described(codebook: Path, guessed: Schema) -> Schema:
     """Return what a codebook says of the columns; what it cannot say, the role of most, is as it was guessed."""
-    from sfumato.formats.codebook import read_ddi
-
     refuse_absent(codebook)
-    said, _ = read_ddi(codebook, guessed.names)
+    said, _ = formats.read_ddi(codebook, guessed.names)
     return Schema(tuple(
         a.with_(role=guessed[a.name].role, reason=guessed[a.name].reason)
         if a.role is Role.OTHER and a.name in guessed

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from sfumato import maps
 from sfumato.cli.console import Misuse, Screen, percent
 from sfumato.cli.files import check_chart, check_report, refuse_existing, save_chart
 from sfumato.cli.map_output import exit_infeasible, show_choice, show_refused
@@ -25,13 +26,10 @@ from sfumato.cli.options import (
     snooper_field,
 )
 from sfumato.cli.parse import axes, recipes_of, risk_measure, snoopers_of, thresholds, utility_of
+from sfumato.lazy import pd
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from sfumato.contract.mask import Recipe
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.snooper import Snooper
+    from sfumato.contract import Measure, Recipe, Snooper
     from sfumato.data.microdata import Microdata
     from sfumato.maps.rumap import RUMap
 
@@ -65,7 +63,7 @@ class SearchOptions:
         metavar="PARAMETER=VALUES",
     )
     sequences: int = option(
-        "Also try sequences of the recipes, in every order, up to so many in a row.", default=1, min=1, max=4
+        "Also try sequences of the recipes, in every order, up to this number in a row.", default=1, min=1, max=4
     )
     maximise: str | None = option(
         "Which of several utilities to maximise. Without it, the smallest share of the unmasked file's.",
@@ -126,7 +124,6 @@ def search_(options: SearchOptions) -> None:
     none, the answer is "infeasible" and the exit code 3.
     """
     from sfumato.maps.defaults import default_utilities
-    from sfumato.maps.recipe_search import search
 
     screen = options.output.screen()
     options.check_files()
@@ -141,7 +138,7 @@ def search_(options: SearchOptions) -> None:
     utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility or ()]
     utilities = utilities or default_utilities(data)
     with screen.progress() as tell:
-        found = search(
+        found = maps.search(
             data, families, risks, utilities, limits, over=axes(options.over or (), families), sequences=options.sequences,
             snooper=snooper, maximise=options.maximise, effort=options.effort, confirm=options.confirm, draws=options.seed,
             resume=options.resume,

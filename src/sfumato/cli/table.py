@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfumato import tables
 from sfumato.cli.console import Misuse, Screen, quoted
 from sfumato.cli.files import check_chart, check_report, refuse_absent, refuse_existing, save_chart
 from sfumato.cli.listing import show_tables
@@ -17,10 +18,7 @@ from sfumato.contract.draws import Draws
 from sfumato.errors import DataError
 
 if TYPE_CHECKING:
-    from sfumato.tables.argus.batch import ArgusJob
-    from sfumato.tables.published import Protection, PublishedTable
-    from sfumato.tables.rta.publication import Record
-    from sfumato.tables.table import Table
+    from sfumato.tables import ArgusJob, Protection, PublishedTable, Record, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +79,13 @@ def is_batch(files: list[Path] | None) -> bool:
 
 def run_batch(screen: Screen, files: list[Path], source: Source, options: ProtectionOptions) -> None:
     """Run a batch file, and tell what became of its tables."""
-    from sfumato.tables.argus.batch import read_argus_batch, run_argus_batch
-
     if len(files) > 1 or source != Source(files) or options.describe_a_table():
         raise Misuse(
             "a batch file says itself what its tables are, how they are protected and where they go: give nothing with it but "
             "--seed-file or --seed-from, --replace and --json."
         )
     refuse_absent(files[0])
-    jobs = [job for job in read_argus_batch(files[0]) if job.method]
+    jobs = [job for job in tables.read_argus_batch(files[0]) if job.method]
     inputs = {p.resolve() for job in jobs for p in (job.data, job.metadata, files[0]) if p is not None}
     targets = [out for job in jobs for out in job.out]
     for out in targets:
@@ -101,7 +97,7 @@ def run_batch(screen: Screen, files: list[Path], source: Source, options: Protec
     draws, secrets = _seed(jobs, options, [*inputs, *(out.resolve() for out in targets)])
     with screen.progress() as tell:
         tell(f"Running {files[0].name}", 0, 0)
-        results = run_argus_batch(files[0], draws, secrets=secrets)
+        results = tables.run_argus_batch(files[0], draws, secrets=secrets)
     rows = [
         (" * ".join(r.job.dimensions), r.published.variable or "counts", "" if p is None else p.label(), len(r.published),
          int(r.published.suppressed.sum()), ", ".join(map(str, r.job.out)))
@@ -156,12 +152,9 @@ class Secrets:
 
         No secret may take the place of the `inputs`, or of another file of the command.
         """
-        from sfumato.tables.rta.publication import Record
-        from sfumato.tables.rta.rta import RTA
-
         seed_file, record_file, record_from = options.seed_file, options.record_file, options.record_from
         others = (*inputs, options.report, options.chart, options.seed_from, record_from)
-        if (record_file is not None or record_from is not None) and not isinstance(chosen, RTA):
+        if (record_file is not None or record_from is not None) and not isinstance(chosen, tables.RTA):
             raise Misuse(
                 f"only random adjustment (--method rta) has a record for later tables; {chosen.name} needs none. "
                 "Leave --record-file and --record-from out."
@@ -183,14 +176,12 @@ class Secrets:
                 f"{record_file} is there already: the record of an earlier table, which later ones need. Choose another name, or "
                 "add --replace."
             )
-        earlier = None if record_from is None else Record.read(record_from)
+        earlier = None if record_from is None else tables.Record.read(record_from)
         return cls(draws, seed, options.seed_from is None and seed is not None, record_file, earlier)
 
     def protect(self, chosen: Protection, table: Table) -> PublishedTable:
         """Protect a table, in agreement with the earlier one where there is one."""
-        from sfumato.tables.rta.rta import RTA
-
-        if self.earlier is not None and isinstance(chosen, RTA):
+        if self.earlier is not None and isinstance(chosen, tables.RTA):
             return chosen.protect_later(table, self.earlier, self.draws)
         return chosen.protect(table, self.draws)
 
@@ -286,15 +277,13 @@ def table(source: Source, options: ProtectionOptions) -> None:
 
 def _check_files(inputs: list[Path], out: Path, options: ProtectionOptions) -> None:
     """Refuse, before any work is done, what cannot be written."""
-    from sfumato.tables.exports import form_of
-
     report, chart, replace = options.report, options.chart, options.output.replace
     refuse_existing(out, replace, "the table")
     taken = {p.resolve() for p in inputs}
     for name, path in (("--out", out), ("--report", report), ("--chart", chart)):
         if path is not None and path.resolve() in taken:
             raise DataError(f"{name} names the original; choose another file for what may be published.")
-    form_of(out, options.form)
+    tables.form_of(out, options.form)
     check_report(report, replace)
     check_chart(chart, replace)
     named = [p.resolve() for p in (out, report, chart) if p is not None]
@@ -322,11 +311,14 @@ def _show(
     screen: Screen, made: Table, published: PublishedTable, chosen: Protection, out: Path, secrets: Secrets,
     options: ProtectionOptions,
 ) -> None:  # fmt: skip
-    from sfumato.tables.cells import Status
-
-    names = ((Status.SHOWN, "shown as they are"), (Status.CHANGED, "changed"), (Status.PRIMARY, "not published: unsafe"),
-             (Status.SECONDARY, "not published: others could be worked out"))  # fmt: skip
-    counts = {words: int((published.status == status).sum()) for status, words in names}
+    status = tables.Status
+    names = (
+        (status.SHOWN, "shown as they are"),
+        (status.CHANGED, "changed"),
+        (status.PRIMARY, "not published: unsafe"),
+        (status.SECONDARY, "not published: others could be worked out"),
+    )
+    counts = {words: int((published.status == one).sum()) for one, words in names}
     who = "" if made.contributions is None else f", {len(made.contributions):,} contributors"
     screen.say(f"A table of {len(made):,} cells{who}, protected by {chosen.label()}.", strong=True)
     screen.say()

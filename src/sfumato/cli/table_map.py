@@ -23,8 +23,7 @@ from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
 from sfumato.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
-    from sfumato.maps.choice import Choice
-    from sfumato.maps.rumap import RUMap
+    from sfumato.maps import Choice, RUMap
     from sfumato.tables.measures import TableMeasure
 
 

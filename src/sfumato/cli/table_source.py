@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from sfumato import tables
 from sfumato.cli.console import Misuse
 from sfumato.cli.files import load, load_cells, refuse_absent
 from sfumato.cli.listing import completion
@@ -203,29 +204,23 @@ class Source(TableOptions):
         return (self._of_cells() if self.cells else self._of_records(screen)), None
 
     def _argus(self) -> tuple[Table, APriori]:
-        from sfumato.tables.argus.data_files import read_argus_table
-
-        made, wanted = read_argus_table(
+        made, wanted = tables.read_argus_table(
             _first(self.files), self.schema, value=self.value, margins=self.margins or "check", decimals=self.decimals,
             dimensions=None if self.dimensions is None else names(self.dimensions), nonnegative=not self.negative,
         )  # fmt: skip
         return made, wanted
 
-    def _of_cells(self) -> Table:
-        from sfumato.tables.table import Table
-
+    def _of_cells(self) -> tables.Table:
         columns = names(self.dimensions)
         nested: dict[str, Any] = {**dict.fromkeys(columns), **named_hierarchies(self.hierarchy, columns)}
         frames = [load_cells(file, self.read, columns) for file in self.files or ()]
-        return Table.from_cells(
+        return tables.Table.from_cells(
             frames if len(frames) > 1 else frames[0], nested, self.value, count=self.count, contributors=self.contributors,
             top=names(self.top), total=total_labels(self.total), margins=self.margins or "check",
             decimals=self.decimals, nonnegative=not self.negative,
         )  # fmt: skip
 
-    def _of_records(self, screen: Screen) -> Table:
-        from sfumato.tables.table import Table
-
+    def _of_records(self, screen: Screen) -> tables.Table:
         data, marks = records(screen, _first(self.files), self.schema, self.read, self.engine)
         if self.variable is not None and self.contributor is None and data.schema.one("contributor") is None:
             screen.note(
@@ -234,7 +229,7 @@ class Source(TableOptions):
             )
         nested = dict(named_hierarchies(self.hierarchy))
         data = with_hierarchies(self._recoded(data), nested)
-        return Table.of(
+        return tables.Table.of(
             data, self.formula or "", self.variable, contributor=self.contributor, count=self.count, size=self.size,
             per_size=None if self.per_size is None else number(self.per_size), empty=self.empty,
             missing="leave out" if self.leave_out else "refuse", decimals=self.decimals, waiver=self.waiver,
@@ -242,11 +237,9 @@ class Source(TableOptions):
         )  # fmt: skip
 
     def _recoded(self, data: Microdata) -> Microdata:
-        from sfumato.tables.argus.cell_files import recode_by_argus
-
         for text in self.recode or ():
             name, path = pair(text, "--recode", "age=age.grc")
-            data = recode_by_argus(data, name, path)
+            data = tables.recode_by_argus(data, name, path)
         return data
 
     def wanted(self, table: Table, given: APriori | None, path: Path | None) -> APriori | None:
@@ -256,13 +249,10 @@ class Source(TableOptions):
         found = self._wishes(table, path)
         return found if given is None else given | found
 
-    def _wishes(self, table: Table, path: Path) -> APriori:
-        from sfumato.tables.argus.cell_files import read_argus_a_priori
-        from sfumato.tables.sensitivity import APriori
-
+    def _wishes(self, table: Table, path: Path) -> tables.APriori:
         _there([path])
         if path.suffix.lower() not in (".csv", ".parquet", ".xlsx"):
-            return read_argus_a_priori(path, table)
+            return tables.read_argus_a_priori(path, table)
         columns = list(table.cells.dimensions)
         frame = load_cells(path, None, columns)
         present = list(frame.schema.names())
@@ -276,7 +266,7 @@ class Source(TableOptions):
                     "It has", "That is"
                 )
             )
-        return APriori.of(frame, columns, **{n: n for n in _WISHES if n in present})
+        return tables.APriori.of(frame, columns, **{n: n for n in _WISHES if n in present})
 
 
 def records(
@@ -291,12 +281,10 @@ def records(
         raise Misuse(
             "--engine duckdb is for CSV and Parquet files: one that an .rda file describes is read into memory."
         )
-    from sfumato.tables.argus.data_files import read_argus_microdata
-    from sfumato.tables.argus.metadata import read_argus_metadata
 
-    described = read_argus_metadata(schema)
+    described = tables.read_argus_metadata(schema)
     request, key = (next((v.name for v in described.of_role(r)), None) for r in ("request", "record key"))
-    return read_argus_microdata(path, described), Marks(request=request, record_key=key)
+    return tables.read_argus_microdata(path, described), Marks(request=request, record_key=key)
 
 
 def _first(files: Sequence[Path] | None) -> Path:

@@ -21,15 +21,12 @@ from sfumato.cli.options import (
     output_field,
 )
 from sfumato.cli.parse import estimator, no_such_utility, utility_measure
-from sfumato.contract.measure import Need
-from sfumato.contract.release import subgroups
+from sfumato.contract import Need, subgroups
 from sfumato.errors import ParameterError, SfumatoError
 
 if TYPE_CHECKING:
-    from sfumato.contract.measure import Measure
-    from sfumato.contract.release import Release
-    from sfumato.utility.estimators import Estimator
-    from sfumato.utility.summary import ReleaseSummary
+    from sfumato.contract import Measure, Release
+    from sfumato.utility import Estimator, ReleaseSummary
 
 EXPLAINED = (
     "This is the error that masking made in this one file. How large it is on average, and how it compares with the "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato import mas
 from sfumato.cli.console import Misuse, Screen, quoted
 from sfumato.cli.files import check_chart, load, load_guessed, refuse_absent, save_chart
 from sfumato.cli.options import (
@@ -29,9 +30,7 @@ from sfumato.cli.parse import names
 if TYPE_CHECKING:
     from sfumato.data.microdata import Microdata
     from sfumato.mas.ledger import Entry
-    from sfumato.mas.preparation import LevelRecode
     from sfumato.mas.usage import UsageReport
-    from sfumato.mas.vault import Vault
 
 
 Folder = Annotated[Path, typer.Argument(metavar="VAULT", help="The folder of the vault.")]
@@ -143,11 +142,9 @@ def _outcome(entry: Entry) -> str:
     return outcome + (" (alert)" if "near" in entry.content else "")
 
 
-def open_vault(folder: Path) -> Vault:
+def open_vault(folder: Path) -> mas.Vault:
     """Open a vault that is there."""
-    from sfumato.mas.vault import Vault
-
-    return Vault.open(folder)
+    return mas.Vault.open(folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,15 +169,14 @@ class VaultAddOptions:
     engine: Engine = "memory"
     as_json: Json = False
 
-    def load(self, screen: Screen) -> tuple[Microdata, str, tuple[LevelRecode, ...]]:
+    def load(self, screen: Screen) -> tuple[Microdata, str, tuple[mas.LevelRecode, ...]]:
         """Read the records, with the title that a codebook gives them ("" without one), and the groups of levels."""
-        from sfumato.mas.preparation import LevelRecode
         from sfumato.mas.registration import described_by
 
         schema, known, title = self.schema, None, ""
         if schema is not None:
             refuse_absent(schema)
-        recodes = LevelRecode.read(self.recodes) if self.recodes is not None else ()
+        recodes = mas.LevelRecode.read(self.recodes) if self.recodes is not None else ()
         if schema is not None and schema.suffix.lower() == ".xml":
             known, title = described_by(schema, lambda: load_guessed(self.file, self.read).schema.names())
             schema = None
@@ -193,13 +189,11 @@ def add(options: VaultAddOptions) -> None:
 
     The vault is made if it is not there. It keeps a copy of the records that only its owner can read, until they are frozen.
     """
-    from sfumato.mas.vault import Vault
-
     screen, vault, name = Screen(options.as_json), options.vault, options.name
     data, title, recodes = options.load(screen)
     known = None if options.known is None else names(options.known)
     new = not (vault / "secret.toml").is_file()
-    opened = Vault.create(vault, options.policy) if new else Vault.open(vault)
+    opened = mas.Vault.create(vault, options.policy) if new else mas.Vault.open(vault)
     try:
         made = opened.add(
             name, data, title=options.title or title, identity=options.identity, known=known, recodes=recodes

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.errors import ParameterError
 from sfumato.files import write_text
 from sfumato.toml import dump, parse
+from sfumato.typing import Numbers, Whole
 
 
 class Draws:
@@ -94,17 +95,13 @@ class Draws:
         """
         return np.random.Generator(np.random.Philox(key=int.from_bytes(self._stream(name)[:16], "little")))
 
-    def uniforms(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
+    def uniforms(self, ids: Whole, name: str) -> Numbers:
         """Return one number in (0, 1) per record id; shape as `ids`."""
-        from sfumato.kernels.keyed_numbers import uniforms
+        return kernels.keyed_numbers.uniforms(self._stream(name), np.asarray(ids, np.int64).view(np.uint64))
 
-        return uniforms(self._stream(name), np.asarray(ids, np.int64).view(np.uint64))
-
-    def normals(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
+    def normals(self, ids: Whole, name: str) -> Numbers:
         """Return one standard normal number per record id; shape as `ids`."""
-        from sfumato.kernels.keyed_numbers import normals_from
-
-        return normals_from(self.uniforms(ids, name))
+        return kernels.keyed_numbers.normals_from(self.uniforms(ids, name))
 
     def remember(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Return what `make` drew the first time for this key (by identity of its parts), if these draws remember."""

@@ -6,16 +6,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Scope
 from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column, Kind
-from sfumato.data.engine import LocalEngine
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.data import Batch, Column, Kind, LocalEngine, Microdata
 from sfumato.errors import DataError
 from sfumato.schema.attribute import Scale
+from sfumato.typing import Flags, Whole
 
 if TYPE_CHECKING:
     from sfumato.contract.mask import Mask
@@ -191,7 +189,7 @@ class Link:
         return _either(same, old.column(self.name), made, after.schema[self.name].integer)
 
 
-def _either(where: NDArray[np.bool_], one: Column, other: Column, integer: bool) -> Column:
+def _either(where: Flags, one: Column, other: Column, integer: bool) -> Column:
     """Return one column where a condition is true, and another of the same kind elsewhere."""
     if other.kind is Kind.NUMBER:
         null = np.where(where, one.null, other.missing)
@@ -219,7 +217,7 @@ def _aligned(before: Batch, after: Batch) -> Batch:
     if len(before) == len(after) and np.array_equal(before.ids, after.ids):
         return before
     order = np.argsort(before.ids, kind="stable")
-    at: NDArray[np.int64] = order[np.clip(np.searchsorted(before.ids[order], after.ids), 0, max(len(before) - 1, 0))]
+    at: Whole = order[np.clip(np.searchsorted(before.ids[order], after.ids), 0, max(len(before) - 1, 0))]
     return before.keep(at)
 
 

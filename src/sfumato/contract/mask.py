@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract.draws import Draws, check_draws
@@ -21,9 +20,8 @@ from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.parameters import Parameter, Parametric, Scope, build, find
 from sfumato.contract.release import Guarantee, Release
 from sfumato.contract.release_model import NoiseModel, ReleaseModel
-from sfumato.data.columns import Kind
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Batch, Microdata, check_numeric, numbers_of
+from sfumato.data import Batch, Kind, Microdata, Rows
+from sfumato.data.microdata import check_numeric, numbers_of
 from sfumato.errors import (
     DataError,
     NotApplicable,
@@ -35,9 +33,9 @@ from sfumato.errors import (
     unknown_name,
 )
 from sfumato.files import write_text
-from sfumato.schema.attribute import Attribute, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Scale, Schema
 from sfumato.toml import dump, parse
+from sfumato.typing import Numbers
 from sfumato.version import VERSION
 
 In = TypeVar("In")
@@ -70,7 +68,8 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
     """Why the method is not a matrix mask, if it is not."""
 
     @override
-    def validate(self) -> None:
+    def check_parameters(self) -> None:
+        super().check_parameters()
         if getattr(self, "columns", None) == ():
             raise ParameterError(
                 f"columns of {self.name} is an empty list. Name at least one column, or leave columns out."
@@ -123,7 +122,6 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
 
     def as_recipe(self) -> Recipe:
         """Return the recipe whose only step, after the removal of identifiers, is this mask."""
-
         return Recipe.of(self)
 
     def __rshift__(self, other: Mask | Recipe) -> Recipe:
@@ -156,7 +154,7 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         within = self.parameters().get("within")
         return (getattr(self, "within", None) or ()) if within is not None and within.columns == "many" else ()
 
-    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
+    def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Any:
         """Return the covariance (k, k) of the noise added to these columns, or None if the method is not additive noise."""
         return None
 
@@ -237,7 +235,7 @@ def check_values(data: Microdata, names: Iterable[str]) -> None:
             raise DataError(f"column '{name}' holds {int(wild):,} infinite values. Set them to missing.")
 
 
-def _counted(attribute: Attribute, name: str, rows: Rows) -> NDArray[np.float64]:
+def _counted(attribute: Attribute, name: str, rows: Rows) -> Numbers:
     x = numbers_of(rows.columns[name], attribute)
     return np.array([len(x), (~np.isnan(x)).sum(), np.isinf(x).sum()], np.float64)
 
@@ -481,7 +479,7 @@ class Recipe:
             now = after
         return tuple(found)
 
-    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
+    def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Any:
         """Return the covariance of all additive noise on these columns, or None if some step is not additive noise."""
         total = np.zeros_like(covariance)
         for step in self.steps:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.errors import NotApplicable, join_names
+from sfumato.lazy import csgraph
 from sfumato.typing import Flags, Numbers
 
 if TYPE_CHECKING:
@@ -139,12 +140,11 @@ def _spanned(matrix: Any) -> Flags:
     alone is, and what is left needs a singular value decomposition (the projection of e onto the row space has length 1).
     """
     from scipy.sparse import block_array, csr_array
-    from scipy.sparse.csgraph import connected_components
 
     sparse: Any = csr_array(matrix)
     sparse.eliminate_zeros()
     r, _ = sparse.shape
-    count, part = connected_components(block_array([[None, sparse], [sparse.T, None]]), directed=False)
+    count, part = csgraph.connected_components(block_array([[None, sparse], [sparse.T, None]]), directed=False)
     row_part, column_part = part[:r], part[r:]
     rows, columns = np.bincount(row_part, minlength=count), np.bincount(column_part, minlength=count)
     spanned: Flags = (columns[column_part] == 1) & (rows[column_part] > 0)

@@ -19,6 +19,7 @@ from sfumato.contract.score import Score, Side
 from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.lazy import stats
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
@@ -27,14 +28,16 @@ class Estimated(Parametric, abstract=True):
     """A number that is estimated by replication: one outcome gives observations, and their means give the number."""
 
     side: ClassVar[Side]
+    title: ClassVar[str] = ""
+    """What it is called in a legend: a template, in which `{self.k}` is a parameter."""
 
     def value(self, means: Numbers) -> Numbers:
         """Return the measure from means of observations; shape (..., k) to (...)."""
         return means[..., 0]
 
-    @abstractmethod
     def label(self) -> str:
-        """Return a few words for a legend."""
+        """Return a few words for a legend: the title, with the parameters in their places."""
+        return self.title.format(self=self)
 
     @property
     def variant(self) -> str:
@@ -65,9 +68,7 @@ class Estimated(Parametric, abstract=True):
         if not math.isfinite(value) or not np.isfinite(left_out).all():
             constant = bool((observations == observations[0]).all())
             return value, (value, value) if constant else None
-        from scipy.stats import t
-
-        quantile = float(t.ppf(0.5 + level / 2, count - 1))
+        quantile = float(stats.t.ppf(0.5 + level / 2, count - 1))
         positive = value > 0 and bool((left_out > 0).all())
         parts = np.log(left_out) if positive else left_out
         half = quantile * math.sqrt((count - 1) / count * float(((parts - parts.mean()) ** 2).sum()))

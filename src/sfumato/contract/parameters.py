@@ -21,7 +21,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, dataclass_transform, get_args, get_origin
 
-from sfumato.errors import ParameterError, unknown_name
+from sfumato.errors import ParameterError, refuse_unknown, unknown_name
 
 Step = Literal["linear", "log"]
 ColumnUse = Literal["", "one", "many", "weights"]
@@ -219,13 +219,17 @@ class Parametric:
             _REGISTRY[cls.family][cls.name] = cls
 
     def __post_init__(self) -> None:
+        self.check_parameters()
+        self.validate()
+
+    def check_parameters(self) -> None:
+        """Check each parameter by itself, and bring it into its normal form."""
         optional = {f.name for f in dataclasses.fields(self) if f.default is None}  # type: ignore[arg-type]
         for field, parameter in self.parameters().items():
             value = getattr(self, field)
             if value is None and field not in optional:
                 raise ParameterError(f"{self.name} needs {field}: {parameter.doc}.")
             object.__setattr__(self, field, parameter.check(f"{field} of {self.name}", value))
-        self.validate()
 
     def validate(self) -> None:
         """Check what one parameter alone cannot tell; called once, at construction."""
@@ -246,9 +250,7 @@ class Parametric:
 
     def with_(self, **changes: Any) -> Self:
         """Return a copy with some parameters changed; what was learned stays, unless it depends on them."""
-        for field in changes:
-            if field not in self.parameters():
-                raise ParameterError(unknown_name("parameter", field, self.parameters(), f"{self.name}"))
+        refuse_unknown("parameter", self.parameters(), f"{self.name}", *changes)
         stale = {f: None for f, depends in self._learned().items() if set(depends) & set(changes)}
         return dataclasses.replace(self, **changes, **stale)  # type: ignore[type-var]
 
@@ -295,8 +297,7 @@ class Parametric:
         known = cls.parameters()
         values: dict[str, Any] = {}
         for field, value in table.items():
-            if field not in known:
-                raise ParameterError(unknown_name("parameter", field, known, cls.name))
+            refuse_unknown("parameter", known, cls.name, field)
             values[field] = _nested(value)
         bare = [f.name for f in dataclasses.fields(cls) if f.default is _MISSING and f.default_factory is _MISSING]  # type: ignore[arg-type]
         required = [name for name in bare if name in known]

@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.data.columns import Kind
-from sfumato.data.engine import Rows
+from sfumato.data import Batch, Kind, Microdata, Rows
 from sfumato.data.households import unit_ids
-from sfumato.data.microdata import Batch, Microdata
 from sfumato.data.store import published_schema
-from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, plural, refuse_unknown
 from sfumato.files import publishing, whole_folder, write_text
 from sfumato.schema.hierarchy import label_of
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.contract.mask import Recipe
@@ -121,7 +119,7 @@ class Release:
         return self.implicates[0]
 
     @property
-    def align(self) -> NDArray[np.int64]:
+    def align(self) -> Whole:
         """Original record id of each released record, shape (t,); negative for simulated records."""
         self.check_aligned("this")
         return self.masked.batch([]).ids
@@ -201,7 +199,7 @@ class Release:
         pair: tuple[Numbers, Numbers] = self.memory[key]
         return pair
 
-    def _alike(self, ids: NDArray[np.int64]) -> tuple[Microdata, ...]:
+    def _alike(self, ids: Whole) -> tuple[Microdata, ...]:
         """Return the implicates that hold the same records; the first alone, if each has its own."""
         same = all(np.array_equal(data.batch([]).ids, ids) for data in self.implicates[1:])
         return self.implicates if same else self.implicates[:1]
@@ -262,13 +260,13 @@ class Release:
         Draws.check_purpose(path, self.purpose(draws))
 
     @property
-    def matched(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:
+    def matched(self) -> tuple[Whole, Whole] | tuple[None, None]:
         """Row numbers, in the original and in the release, of the records that are in both; None, None if that is all."""
         if "matched" not in self.memory:
             before, after = self.original.batch([]).ids, self.align
             same = before is after or np.array_equal(before, after)
             self.memory["matched"] = (None, None) if same else np.intersect1d(before, after, return_indices=True)[1:]
-        found: tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None] = self.memory["matched"]
+        found: tuple[Whole, Whole] | tuple[None, None] = self.memory["matched"]
         return found
 
     def per_original(self, values: Numbers) -> Numbers:
@@ -334,7 +332,7 @@ def _same_records(one: Microdata, other: Microdata) -> bool:
     return True
 
 
-def _positions(original: Microdata, masked: Microdata, align: Any) -> NDArray[np.int64]:
+def _positions(original: Microdata, masked: Microdata, align: Any) -> Whole:
     if isinstance(align, str) and align != "rows":
         return _by_column(original, masked, align)
     if isinstance(align, str):
@@ -356,10 +354,9 @@ def _positions(original: Microdata, masked: Microdata, align: Any) -> NDArray[np
     return positions.astype(np.int64)
 
 
-def _by_column(original: Microdata, masked: Microdata, name: str) -> NDArray[np.int64]:
+def _by_column(original: Microdata, masked: Microdata, name: str) -> Whole:
     for data, which in ((original, "the original"), (masked, "the masked file")):
-        if name not in data.engine.kinds:
-            raise DataError(unknown_name("column", name, data.engine.kinds, which))
+        refuse_unknown("column", data.engine.kinds, which, name, error=DataError)
     columns = original.batch([name]).column(name), masked.batch([name]).column(name)
     if any(column.kind is Kind.OTHER for column in columns) or any(column.missing.any() for column in columns):
         raise DataError(f"column '{name}' cannot align the files: some of its values are missing, or of no plain kind.")
@@ -415,7 +412,7 @@ def values_by_group(outcome: Release, column: str, values: Numbers) -> Iterator[
         yield names[group], values[own == group]
 
 
-def _part(data: Microdata, rows: Rows, inside: NDArray[np.bool_]) -> Microdata:
+def _part(data: Microdata, rows: Rows, inside: Flags) -> Microdata:
     """Return some records with their ids, in memory."""
     return type(data)(data.engine.hold(rows.take(inside)), data.schema)
 
@@ -451,8 +448,7 @@ def _by_value(data: Microdata, column: str, texts: list[str]) -> Whole:
 
 def _coded(data: Microdata, column: str) -> tuple[Whole, list[str]]:
     """Return each record's place among the values of a column, one past the last where it has none, and the values as text."""
-    if column not in data.engine.kinds:
-        raise DataError(unknown_name("column", column, data.engine.kinds, "the data"))
+    refuse_unknown("column", data.engine.kinds, "the data", column, error=DataError)
     if data.kind(column) is Kind.OTHER:
         raise NotApplicable(f"column '{column}' holds values of no plain kind, which make no subgroups.")
     batch = data.batch([column])

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sfumato.errors import DataError, ParameterError, join_names, unknown_name
+from sfumato.errors import DataError, ParameterError, join_names, refuse_unknown
 from sfumato.typing import Numbers
 
 Target = Literal["population", "file"]
@@ -32,8 +32,7 @@ class ReleaseModel(ABC):
 
     def at(self, name: str) -> int:
         """Return the position of a column."""
-        if name not in self.names:
-            raise DataError(unknown_name("column", name, self.names, "the model"))
+        refuse_unknown("column", self.names, "the model", name, error=DataError)
         return self.names.index(name)
 
     @abstractmethod

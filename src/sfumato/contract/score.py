@@ -9,8 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from sfumato.typing import Numbers
 
 
 class Side(StrEnum):
@@ -41,10 +40,10 @@ class Score:
     variant: str = ""
     groups: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, float] = field(default_factory=dict)
-    find_records: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False, compare=False)
+    find_records: Callable[[], Numbers] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
-    def records(self) -> NDArray[np.float64] | None:
+    def records(self) -> Numbers | None:
         """The value of each original record, shape (n,); None where the measure has none."""
         return None if self.find_records is None else self.find_records()
 
@@ -80,7 +79,7 @@ def number(value: float) -> float | str | None:
 
 
 def digits(value: float, count: int = 3) -> str:
-    """Return a number for people: so many digits, thousands apart, ∞ and – where there is none.
+    """Return a number for people: `count` significant digits, thousands apart, ∞ and – where there is none.
 
     >>> digits(5.0149), digits(11_093_000.0), digits(8.1e-15), digits(float("inf"))
     ('5.01', '11,100,000', '8.1e-15', '∞')

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
@@ -17,7 +16,8 @@ from sfumato.contract.parameters import Parametric, param
 from sfumato.contract.release import Release
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable
-from sfumato.typing import Numbers
+from sfumato.lazy import special
+from sfumato.typing import Numbers, Whole
 
 Strategy = Literal["naive", "bayes"]
 
@@ -107,7 +107,7 @@ class Snooper(Parametric, family="snooper"):
 class Guesses:
     """What an attack concluded about each of m targets: for the custodian's eyes only."""
 
-    target: NDArray[np.int64]
+    target: Whole
     """Id of the original record that was attacked, shape (m,)."""
     guess: NDArray[Any]
     """The answer, shape (m,): the id of a record, or the code of a value; one of the best, where several tie."""
@@ -168,9 +168,7 @@ def wilson(successes: float, n: float, level: float = 0.95) -> tuple[float, floa
     >>> round(low, 4), round(high, 4)
     (0.4902, 0.9433)
     """
-    from scipy.special import ndtri
-
-    z = float(ndtri(0.5 + level / 2))
+    z = float(special.ndtri(0.5 + level / 2))
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))

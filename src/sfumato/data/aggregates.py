@@ -19,18 +19,12 @@ from typing_extensions import override
 
 from sfumato.data.columns import Kind, numbers_of
 from sfumato.data.exact_sums import exact_sums, exact_total, parts_of, scale_of
-from sfumato.lazy import LazyModule
+from sfumato.lazy import pa, pc
 from sfumato.schema.attribute import RECORD_ID, Attribute
 from sfumato.typing import Flags, Numbers
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from sfumato.data.engine import Rows
-else:
-    pa = LazyModule("pyarrow")
-    pc = LazyModule("pyarrow.compute")
 
 Names = Callable[[str], str]
 """From the name of a column to its plain name in SQL."""

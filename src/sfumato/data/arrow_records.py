@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,13 +10,8 @@ from sfumato.data.columns import Column, Kind, kind_of
 from sfumato.data.engine import RowFunction, Rows
 from sfumato.errors import DataError, ParameterError, join_names, repeated
 from sfumato.files import whole_file
-from sfumato.lazy import LazyModule
+from sfumato.lazy import pa
 from sfumato.schema.attribute import RECORD_ID
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = LazyModule("pyarrow")
 
 
 def to_rows(table: pa.Table) -> Rows:

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.data.columns import Column, Kind
 from sfumato.data.engine import LocalEngine
 from sfumato.data.microdata import Microdata, missing_of, numbers_of
 from sfumato.errors import DataError, ParameterError, plural
 from sfumato.kernels.classes import classes, find_rows, row_finder
-from sfumato.schema.attribute import Attribute
-from sfumato.schema.schema import Schema
-from sfumato.typing import Coded, Codes, Numbers
+from sfumato.schema import Attribute, Schema
+from sfumato.typing import Coded, Codes, Flags, Numbers, Whole
 
 Missing = Literal["wildcard", "value", "ignored"]
 """What a missing key means: it matches anything; it is a value of its own; records with one are left out."""
@@ -36,25 +36,25 @@ class Classes:
     """Per key, the code of each class, shape (c,); -1 is missing."""
     values: tuple[Sequence[Any], ...]
     """Per key, what the codes stand for: for the custodian's eyes."""
-    sizes: NDArray[np.int64]
+    sizes: Whole
     """Records of each class, shape (c,)."""
     weights: Numbers | None
     """Sum of their survey weights, shape (c,); None where none were asked for."""
     rule: Missing
     records: int
     """Records of the file, those included that the rule leaves out."""
-    find_labels: Callable[[], NDArray[np.int64]]
+    find_labels: Callable[[], Whole]
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     @cached_property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Whole:
         """Class of each record, shape (n,), in the order of `Microdata.batch`; -1 for a record that the rule leaves out."""
         return self.find_labels()
 
     @cached_property
-    def matches(self) -> NDArray[np.int64]:
+    def matches(self) -> Whole:
         """How many records of the file match each class under the rule, shape (c,)."""
         return np.round(self.matching(self.sizes)).astype(np.int64)
 
@@ -65,14 +65,17 @@ class Classes:
             raise ParameterError("these classes were counted without survey weights.")
         return self.matching(self.weights)
 
-    def matching(self, amounts: NDArray[Any]) -> Numbers:
-        """Return for each class the sum of an amount per class over all classes that match it, shape (c,)."""
+    def matching(self, amounts: NDArray[Any], alpha: float = 1.0) -> Numbers:
+        """Return for each class the sum of an amount per class over all classes that match it, shape (c,).
+
+        Of another class with a missing key only the share `alpha` counts.
+        """
         amounts = np.asarray(amounts, np.float64)
         if self.rule != "wildcard" or not any((codes < 0).any() for codes in self.codes):
             return amounts
-        from sfumato.kernels.matching import wildcard_sums
-
-        return wildcard_sums(np.column_stack(self.codes), amounts[:, None])[:, 0]
+        codes = np.column_stack(self.codes)
+        lost = np.where((codes < 0).any(axis=1), (1 - alpha) * amounts, 0.0)
+        return kernels.matching.wildcard_sums(codes, (amounts - lost)[:, None])[:, 0] + lost
 
     def per_record(self, values: NDArray[Any]) -> Numbers:
         """Spread values of the classes over the records, shape (n,); NaN for a record that the rule leaves out."""
@@ -88,13 +91,13 @@ class Classes:
         joined, _ = classes([self.codes[i] for i in places], len(self))
         kept, sizes, weights = _merged([self.codes[i] for i in places], joined, self.sizes, self.weights)
 
-        def labels() -> NDArray[np.int64]:
+        def labels() -> Whole:
             return np.append(joined, -1)[self.labels]
 
         values = tuple(self.values[i] for i in places)
         return Classes(tuple(names), kept, values, sizes, weights, self.rule, self.records, labels)
 
-    def find(self, columns: Mapping[str, Column], schema: Schema, grouped: Collection[str] = ()) -> NDArray[np.int64]:
+    def find(self, columns: Mapping[str, Column], schema: Schema, grouped: Collection[str] = ()) -> Whole:
         """Return the class of each row of some columns by the keys' names, shape (rows,); -1 where no class is like it.
 
         Columns in `grouped` hold the numbers of intervals already.
@@ -114,11 +117,11 @@ class Classes:
         if self.rule != "wildcard":
             found = find_rows(theirs, mine)
             return np.where(found < 0, 0.0, amounts[found]) if len(amounts) else np.zeros(len(self))
-        from sfumato.kernels.matching import wildcard_sums
-
         both = np.vstack([np.column_stack(mine), np.column_stack(theirs)])
         asked = np.arange(len(both)) < len(self)
-        return wildcard_sums(both, np.concatenate([np.zeros(len(self)), amounts])[:, None], asked)[: len(self), 0]
+        return kernels.matching.wildcard_sums(both, np.concatenate([np.zeros(len(self)), amounts])[:, None], asked)[
+            : len(self), 0
+        ]
 
 
 def classes_of(
@@ -195,7 +198,7 @@ def _elsewhere(
     codes, sizes, weights = _merged([codes for codes, _ in coded], joined, groups.counts, sums)
     values = tuple(v for _, v in coded)
 
-    def labels() -> NDArray[np.int64]:
+    def labels() -> Whole:
         parts, find = [], row_finder(codes)
         for rows in data.engine.batches(names):
             here = [_coded(rows.columns[n], data.schema[n], widths.get(n)) for n in names]
@@ -233,8 +236,8 @@ def gaps_of(schema: Schema, names: Iterable[str]) -> dict[str, list[float]]:
 
 
 def _merged(
-    columns: Sequence[Codes], joined: NDArray[np.int64], sizes: NDArray[np.int64], weights: Numbers | None
-) -> tuple[tuple[Codes, ...], NDArray[np.int64], Numbers | None]:
+    columns: Sequence[Codes], joined: Whole, sizes: Whole, weights: Numbers | None
+) -> tuple[tuple[Codes, ...], Whole, Numbers | None]:
     """Add up rows that became the same class."""
     count = int(joined.max(initial=-1)) + 1
     first = np.empty(count, np.int64)
@@ -245,13 +248,13 @@ def _merged(
     return tuple(codes[first] for codes in columns), added, total
 
 
-def _kept(found: Classes, keep: NDArray[np.bool_]) -> Classes:
+def _kept(found: Classes, keep: Flags) -> Classes:
     """Leave classes out, and their records."""
     if keep.all():
         return found
     place = np.where(keep, np.cumsum(keep) - 1, -1)
 
-    def labels() -> NDArray[np.int64]:
+    def labels() -> Whole:
         return place[found.labels]
 
     kept = tuple(codes[keep] for codes in found.codes)

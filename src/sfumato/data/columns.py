@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,12 @@ from typing_extensions import override
 
 from sfumato.errors import DataError
 from sfumato.kernels.classes import mix64
-from sfumato.lazy import LazyModule
+from sfumato.lazy import pa, pc
 from sfumato.schema.attribute import Attribute
-from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = LazyModule("pyarrow")
-    pc = LazyModule("pyarrow.compute")
+from sfumato.typing import Flags, Numbers, Whole
 
 _MANY = 10_000
-"""Below so many records it does not matter how distinct values are kept."""
+"""With fewer records than this it does not matter how distinct values are kept."""
 _DAY = 86_400e6
 """Microseconds of a day."""
 
@@ -43,17 +36,15 @@ class Kind(StrEnum):
 
 def kind_of(arrow_type: pa.DataType) -> Kind:
     """Return the kind of an Arrow type."""
-    import pyarrow.types as t
-
-    if t.is_dictionary(arrow_type) or t.is_string(arrow_type) or t.is_large_string(arrow_type):
+    if pa.types.is_dictionary(arrow_type) or pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         return Kind.CATEGORY
-    if getattr(t, "is_string_view", lambda _: False)(arrow_type):
+    if pa.types.is_string_view(arrow_type):
         return Kind.CATEGORY
-    if t.is_boolean(arrow_type):
+    if pa.types.is_boolean(arrow_type):
         return Kind.BOOLEAN
-    if t.is_integer(arrow_type) or t.is_floating(arrow_type) or t.is_decimal(arrow_type):
+    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
         return Kind.NUMBER
-    if t.is_date(arrow_type) or t.is_timestamp(arrow_type):
+    if pa.types.is_date(arrow_type) or pa.types.is_timestamp(arrow_type):
         return Kind.DATE
     return Kind.OTHER
 
@@ -84,11 +75,9 @@ def check_dates(table: pa.Table) -> None:
 
 def _units_of_day(arrow_type: pa.DataType) -> int | None:
     """Return how many units of a date's type a day has; None for nanoseconds, which do not reach that far."""
-    import pyarrow.types as t
-
-    if t.is_timestamp(arrow_type):
+    if pa.types.is_timestamp(arrow_type):
         return {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}.get(arrow_type.unit)
-    return 1 if t.is_date32(arrow_type) else 86_400_000
+    return 1 if pa.types.is_date32(arrow_type) else 86_400_000
 
 
 def visible_only(values: Any) -> Any:
@@ -101,34 +90,32 @@ def visible_only(values: Any) -> Any:
     >>> visible_only(pa.array(["nurse", "bishop"]).dictionary_encode().slice(0, 1)).dictionary.to_pylist()
     ['nurse']
     """
-    import pyarrow.types as t
-
     kind = values.type
     if isinstance(values, pa.ChunkedArray):
-        if t.is_dictionary(kind):  # one dictionary for all chunks: an Arrow file holds one
+        if pa.types.is_dictionary(kind):  # one dictionary for all chunks: an Arrow file holds one
             whole = values.unify_dictionaries().combine_chunks()
             chunks = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
         else:
             chunks = values.chunks
         return pa.chunked_array([visible_only(chunk) for chunk in chunks], kind)
-    if t.is_dictionary(kind):
+    if pa.types.is_dictionary(kind):
         return _used_categories(values)
     if isinstance(values, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(kind, visible_only(values.storage))
-    if t.is_string_view(kind) or t.is_binary_view(kind):
-        return values.cast(pa.large_string() if t.is_string_view(kind) else pa.large_binary()).cast(kind)
-    if t.is_struct(kind):
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return values.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()).cast(kind)
+    if pa.types.is_struct(kind):
         parts = [visible_only(part) for part in values.flatten()]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null()) if parts else values
-    if t.is_list(kind) or t.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         lengths = np.asarray(values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        offsets = pa.array(ends, pa.int32() if t.is_list(kind) else pa.int64())
+        offsets = pa.array(ends, pa.int32() if pa.types.is_list(kind) else pa.int64())
         return type(values).from_arrays(offsets, visible_only(values.flatten()), type=kind, mask=values.is_null())
-    if t.is_nested(kind) or t.is_run_end_encoded(kind):
+    if pa.types.is_nested(kind) or pa.types.is_run_end_encoded(kind):
         return values.take(pa.array(np.arange(len(values))))
     # taking writes zeros under nulls
-    return values.take(pa.array(np.arange(len(values)))) if values.null_count and not t.is_null(kind) else values
+    return values.take(pa.array(np.arange(len(values)))) if values.null_count and not pa.types.is_null(kind) else values
 
 
 def _used_categories(values: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -167,12 +154,12 @@ class Column:
     A column that no method touches keeps its Arrow form, so it leaves exactly as it came in.
     """
 
-    def __init__(self, arrow: pa.ChunkedArray | pa.Array | None, numbers: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, arrow: pa.ChunkedArray | pa.Array | None, numbers: Numbers | None = None) -> None:
         self._arrow = arrow
         self._numbers = numbers
 
     @classmethod
-    def from_numbers(cls, values: NDArray[Any], null: NDArray[np.bool_] | None = None, integer: bool = False) -> Column:
+    def from_numbers(cls, values: NDArray[Any], null: Flags | None = None, integer: bool = False) -> Column:
         """Make a number column from an array; `null` marks the missing ones; `integer` stores whole numbers."""
         values = np.asarray(values, np.float64)
         if null is not None and null.any():
@@ -188,7 +175,7 @@ class Column:
         whole = filled.astype(np.int64)
         return cls(pa.array(whole, mask=mask if mask.any() else None))
 
-    _null: NDArray[np.bool_] | None = None
+    _null: Flags | None = None
 
     @classmethod
     def from_values(cls, values: Iterable[object]) -> Column:
@@ -227,20 +214,20 @@ class Column:
         return self._arrow is None or not pa.types.is_nested(self._arrow.type)
 
     @cached_property
-    def null(self) -> NDArray[np.bool_]:
+    def null(self) -> Flags:
         """Which values are null (NaN is not null)."""
         if self._arrow is None:
             return self._null if self._null is not None else np.zeros(len(self), bool)
         return np.asarray(self._arrow.is_null().to_numpy(zero_copy_only=False), bool)
 
     @property
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Numbers:
         """The column as float64, NaN where missing; refused for text and dates."""
         if self._numbers is None:
             self._numbers = self._to_numbers()
         return self._numbers
 
-    def _to_numbers(self) -> NDArray[np.float64]:
+    def _to_numbers(self) -> Numbers:
         if self.kind not in (Kind.NUMBER, Kind.BOOLEAN):
             raise DataError(f"the column holds {self.kind}, where numbers are needed.")
         arrow = self._arrow
@@ -251,7 +238,7 @@ class Column:
         return np.asarray(floats.to_numpy(zero_copy_only=False), np.float64)
 
     @cached_property
-    def days(self) -> NDArray[np.float64]:
+    def days(self) -> Numbers:
         """A column of dates in days since 1970, NaN where missing; times of day are fractions."""
         zone = getattr(self.arrow.type, "tz", None)
         ticks = self.arrow.cast(pa.timestamp("us", tz=zone), safe=False).cast(pa.int64()).cast(pa.float64())
@@ -313,14 +300,14 @@ class Column:
         return rank[raw], values
 
     @cached_property
-    def missing(self) -> NDArray[np.bool_]:
+    def missing(self) -> Flags:
         """Which values are null or NaN."""
         if self.kind is Kind.NUMBER:
             return np.isnan(self.numbers) | self.null
         return self.null
 
     @cached_property
-    def hashes(self) -> NDArray[np.int64]:
+    def hashes(self) -> Whole:
         """A 63-bit number per value, the same on every engine and in every run; 1 and 1.0 hash alike; missing is 0."""
         if self.kind is Kind.NUMBER:
             return np.where(self.missing, 0, (mix64(self._bits()) >> np.uint64(1)).astype(np.int64))
@@ -418,12 +405,12 @@ class LazyColumn(Column):
         return self._made.arrow
 
     @property
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Numbers:
         """The column as float64."""
         return self._made.numbers
 
     @cached_property
-    def null(self) -> NDArray[np.bool_]:
+    def null(self) -> Flags:
         """Which values are null."""
         return self._made.null
 
@@ -433,7 +420,7 @@ class LazyColumn(Column):
         return self._made.ranks
 
     @cached_property
-    def hashes(self) -> NDArray[np.int64]:
+    def hashes(self) -> Whole:
         """A 63-bit number per value."""
         return self._made.hashes
 
@@ -450,7 +437,7 @@ def _hash(value: object) -> int:
     return int.from_bytes(hashlib.blake2b(str(value).encode(), digest_size=8).digest(), "little") >> 1
 
 
-def missing_of(column: Column, attribute: Attribute) -> NDArray[np.bool_]:
+def missing_of(column: Column, attribute: Attribute) -> Flags:
     """Return which values of a column of any kind are null, NaN or coded as missing."""
     if not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
         return column.missing

@@ -28,7 +28,7 @@ from sfumato.data.columns import Kind
 from sfumato.data.microdata import Batch
 from sfumato.errors import DataError, ParameterError, SfumatoError, shorten, unknown_name
 from sfumato.schema.schema import Schema
-from sfumato.typing import Flags
+from sfumato.typing import Flags, Numbers
 
 Literal = float | str | bool
 
@@ -233,7 +233,7 @@ def _ordered(batch: Batch, name: str, sign: str, value: Any) -> Flags:
     return np.asarray(_COMPARE[sign](batch.numbers(name), numbers[value] if isinstance(value, str) else value), bool)
 
 
-def _plain_numbers(batch: Batch, name: str) -> NDArray[np.float64]:
+def _plain_numbers(batch: Batch, name: str) -> Numbers:
     if batch.column(name).kind is not Kind.NUMBER and not batch.schema[name].values:
         raise DataError(f"column '{name}' holds {batch.column(name).kind}; two columns are compared as numbers only.")
     return batch.numbers(name)

@@ -17,7 +17,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.data.aggregates import Names
@@ -37,10 +36,13 @@ from sfumato.data.engine import Reduction, RowFunction, Rows, SortKeys, SqlEngin
 from sfumato.errors import DataError, join_names, repeated
 from sfumato.files import full_disk, private_folder, remove_private
 from sfumato.schema.attribute import RECORD_ID
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
 _ROWS = 2**17
+"""Largest number of records of a piece."""
 _CELLS = 2**22
-"""A piece has at most so many records, and so many values (32 MB of numbers)."""
+"""Largest number of values of a piece: 32 MB of numbers."""
 
 _ORDER = "__sfumato_order__"
 _KEEP_ORDER = {
@@ -207,7 +209,7 @@ class DuckDBEngine(SqlEngine):
                 tables = (pa.Table.from_batches([batch]).cast(with_ids(schema)) for batch in _each(reader))
                 return DuckDBEngine(keyed._relation, PrivateFile.write(tables, schema), by_id=False)
 
-    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> Numbers:
         """Apply a function to every piece and add the arrays it returns, in order."""
         with closing(self.batches(columns)) as batches:
             total = np.asarray(function(next(batches)), np.float64)
@@ -224,6 +226,11 @@ class DuckDBEngine(SqlEngine):
         schema = pa.schema([self._schema.field(n) for n in names])
         with closing(self.batches(names)) as batches:
             write_pieces((rows.to_arrow() for rows in batches), schema, path, form)
+
+    @override
+    def guess(self) -> Schema:
+        with plain_words():
+            return super().guess()
 
     def native(self) -> duckdb.DuckDBPyRelation:
         """Return a relation on the connection that the data came from, without the hidden ids."""

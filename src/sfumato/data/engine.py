@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +23,18 @@ from sfumato.data.aggregates import (
     largest_sql,
 )
 from sfumato.data.columns import Column, Kind, kind_of, visible_only
-from sfumato.errors import DataError, unknown_name
-from sfumato.lazy import LazyModule
+from sfumato.errors import DataError, refuse_unknown
+from sfumato.lazy import pa
 from sfumato.schema.attribute import RECORD_ID, Attribute
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = LazyModule("pyarrow")
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers, Whole
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Some records in memory: hidden ids (int64, shape n; negative for simulated records) and columns of length n."""
 
-    ids: NDArray[np.int64]
+    ids: Whole
     columns: Mapping[str, Column]
 
     def __len__(self) -> int:
@@ -63,9 +60,9 @@ class Groups:
 
     columns: Mapping[str, Column]
     """The values of each combination, columns of length c; NaN is null."""
-    counts: NDArray[np.int64]
+    counts: Whole
     """How many records have it, shape (c,)."""
-    sums: Mapping[str, NDArray[np.float64]]
+    sums: Mapping[str, Numbers]
     """Sums over those records of the columns that were asked for, shape (c,)."""
 
     @classmethod
@@ -89,8 +86,8 @@ def to_array(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 RowFunction = Callable[[Rows], Rows]
-SortKeys = Callable[[NDArray[np.int64]], NDArray[np.float64]]
-Reduction = Callable[[Rows], NDArray[np.float64]]
+SortKeys = Callable[[Whole], Numbers]
+Reduction = Callable[[Rows], Numbers]
 
 
 class Engine(ABC):
@@ -128,7 +125,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> Numbers:
         """Apply a function to every piece and add the arrays it returns."""
 
     def group(
@@ -200,18 +197,19 @@ class Engine(ABC):
 
     def hold(self, rows: Rows) -> Engine:
         """Return these records in memory; they leave as the kind of frame that this engine's data came in as, if it is local."""
-
         return LocalEngine(rows)
 
     @abstractmethod
     def native(self) -> Any:
         """Return a frame of the kind that came in, without the hidden ids."""
 
+    def guess(self) -> Schema:
+        """Return the schema that the columns look like, found where the data live."""
+        return Schema.guess(self.native())
+
     def check_columns(self, columns: Sequence[str]) -> list[str]:
         """Return the column names, each once, or refuse the first that is not in the data."""
-        for name in columns:
-            if name not in self.kinds:
-                raise DataError(unknown_name("column", name, self.kinds, "the data"))
+        refuse_unknown("column", self.kinds, "the data", *columns, error=DataError)
         return list(dict.fromkeys(columns))
 
 
@@ -305,7 +303,7 @@ class LocalEngine(Engine):
         """Return the records sorted by a number per id."""
         return self.hold(self.rows.take(np.argsort(keys(self.rows.ids), kind="stable")))
 
-    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> Numbers:
         """Apply a function to all records."""
         return function(self.collect(columns))
 
@@ -318,6 +316,10 @@ class LocalEngine(Engine):
     def hold(self, rows: Rows) -> LocalEngine:
         """Return other records in memory, of the same kind of frame."""
         return LocalEngine(rows, self._to_native)
+
+    @override
+    def guess(self) -> Schema:
+        return Schema.guess(self.rows.to_arrow())
 
     def native(self) -> Any:
         """Return a frame of the kind that came in."""

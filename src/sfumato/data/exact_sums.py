@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sfumato.typing import Numbers, Whole
 
 _STEPS = 2**30
 """Each part is below this in size: sums over 2^32 records fit in 64 bits."""
@@ -49,7 +50,7 @@ def _parts(expression: str, scale: float, parts: int, signed: bool = False) -> l
     return listed
 
 
-def combined(parts: NDArray[np.int64], scale: float, number: int = 2) -> NDArray[np.float64]:
+def combined(parts: Whole, scale: float, number: int = 2) -> Numbers:
     """Return the sums from their parts, which lie along the first axis."""
     if not number:
         return np.asarray(parts[0], np.float64)
@@ -59,7 +60,7 @@ def combined(parts: NDArray[np.int64], scale: float, number: int = 2) -> NDArray
     return total
 
 
-def parts_of(numbers: NDArray[np.float64], scale: float, parts: int) -> list[NDArray[np.int64]]:
+def parts_of(numbers: Numbers, scale: float, parts: int) -> list[Whole]:
     """Return the parts of numbers in memory, as SQL cuts them with their signs; NaN counts as 0."""
     numbers = np.nan_to_num(numbers, nan=0.0)
     if not parts:
@@ -72,7 +73,7 @@ def parts_of(numbers: NDArray[np.float64], scale: float, parts: int) -> list[NDA
     return cut
 
 
-def exact_total(parts: NDArray[np.int64], scale: float) -> NDArray[np.float64]:
+def exact_total(parts: Whole, scale: float) -> Numbers:
     """Return the sums from their parts to the last digit, also where these nearly cancel; shape of one part.
 
     All parts but the first become digits from 0 to 2^30 - 1, those of a negative sum after a change of sign.
@@ -88,7 +89,7 @@ def exact_total(parts: NDArray[np.int64], scale: float) -> NDArray[np.float64]:
     return np.asarray(np.where(negative, -total, total), np.float64)
 
 
-def _carried(parts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _carried(parts: Whole) -> Whole:
     digits = parts.copy()
     for place in reversed(range(1, len(digits))):
         digits[place - 1] += digits[place] // _STEPS

@@ -10,8 +10,7 @@ from sfumato.data.columns import Column
 from sfumato.data.engine import Rows
 from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, ParameterError
-from sfumato.schema.attribute import Attribute, Level, Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Level, Role, Schema
 from sfumato.typing import Whole
 
 Unit = Literal["household", "record"]

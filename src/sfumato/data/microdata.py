@@ -18,11 +18,11 @@ from sfumato.data.columns import missing_of as missing_of
 from sfumato.data.columns import numbers_of as numbers_of
 from sfumato.data.engine import Engine, LocalEngine, Rows
 from sfumato.data.store import open_frame
-from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, unknown_name
+from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, refuse_unknown, unknown_name
 from sfumato.kernels.moments import Moments, centred_products, first_pass
-from sfumato.schema.attribute import Attribute, Level
-from sfumato.schema.schema import Schema
-from sfumato.typing import Coded, Numbers
+from sfumato.lazy import pd
+from sfumato.schema import Attribute, Level, Schema
+from sfumato.typing import Coded, Flags, Numbers, Whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Batch:
         return len(self.rows)
 
     @property
-    def ids(self) -> NDArray[np.int64]:
+    def ids(self) -> Whole:
         """Hidden record ids, shape (n,)."""
         return self.rows.ids
 
@@ -56,7 +56,7 @@ class Batch:
         codes, values = self.column(name).codes
         return np.where(self.missing(name), np.int32(-1), codes), values
 
-    def units(self, name: str) -> NDArray[np.int64]:
+    def units(self, name: str) -> Whole:
         """Return the id that a column's random numbers depend on: the household's for household columns, else the record's."""
         household = self.schema.one("household")
         if self.schema[name].level is not Level.HOUSEHOLD or household is None:
@@ -106,11 +106,11 @@ class Batch:
             return self.with_columns({name: Column.from_codes(codes, old.codes[1], old)})
         return self.with_columns({name: Column.from_codes(codes, values)})
 
-    def missing(self, name: str) -> NDArray[np.bool_]:
+    def missing(self, name: str) -> Flags:
         """Return which values of a column of any kind are null, NaN or coded as missing, shape (n,)."""
         return missing_of(self.column(name), self.schema[name])
 
-    def members(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def members(self, names: Sequence[str]) -> tuple[Whole, Whole]:
         """Return one row number for each unit that these columns describe, and for each record the unit it belongs to.
 
         Units are households, where the columns describe households, else records. Columns of one step must all have the same
@@ -163,14 +163,14 @@ def _off_codes(new: Numbers, old: Numbers, codes: Sequence[float], integer: bool
     return new
 
 
-def _gap(column: Column, attribute: Attribute) -> NDArray[np.bool_] | None:
+def _gap(column: Column, attribute: Attribute) -> Flags | None:
     """Return which values are missing or coded as missing; None if none are."""
 
-    def find() -> NDArray[np.bool_] | None:
+    def find() -> Flags | None:
         gap = np.isnan(numbers_of(column, attribute))
         return gap if gap.any() else None
 
-    found: NDArray[np.bool_] | None = column.remember(("gap", attribute.missing), find)
+    found: Flags | None = column.remember(("gap", attribute.missing), find)
     return found
 
 
@@ -194,7 +194,7 @@ class Microdata:
     def __init__(self, frame: Any, schema: Schema | None = None) -> None:
         engine = frame if isinstance(frame, Engine) else open_frame(frame)
         if schema is None:
-            schema = Schema.guess(_frame(engine))
+            schema = engine.guess()
         check_fit(schema, engine.kinds)
         self.engine: Engine = engine
         self.schema: Schema = schema
@@ -211,7 +211,7 @@ class Microdata:
         from sfumato.data.store import open_file
 
         opened, notes = open_file(path, engine=engine, **options)
-        guessed = Schema.guess(_frame(opened)) if schema is None else schema
+        guessed = opened.guess() if schema is None else schema
         for name, facts in notes.items() if schema is None else ():
             guessed = guessed.change(name, reason=guessed[name].reason, **facts)
         return cls(opened, guessed)
@@ -235,8 +235,6 @@ class Microdata:
 
     def _repr_html_(self) -> str:
         """Return the columns as a table for a notebook: what they mean, and no value of theirs."""
-        import pandas as pd
-
         rows = [
             {
                 "column": a.name,
@@ -253,8 +251,7 @@ class Microdata:
 
     def kind(self, name: str) -> Kind:
         """Return what sort of values a column holds."""
-        if name not in self.engine.kinds:
-            raise DataError(unknown_name("column", name, self.engine.kinds, "the data"))
+        refuse_unknown("column", self.engine.kinds, "the data", name, error=DataError)
         return self.engine.kinds[name]
 
     def batch(self, names: Sequence[str] | None = None) -> Batch:
@@ -313,7 +310,7 @@ class Microdata:
         before = self.schema
         return Microdata(self.engine.map_batches(lambda rows: function(Batch(rows, before)).rows), schema)
 
-    def reorder(self, keys: Callable[[NDArray[np.int64]], Numbers]) -> Microdata:
+    def reorder(self, keys: Callable[[Whole], Numbers]) -> Microdata:
         """Return the records sorted by a number that `keys` gives for their ids, where the data live."""
         return Microdata(self.engine.reorder(keys), self.schema)
 
@@ -367,11 +364,6 @@ class _Bare(Mapping[str, Column]):
 
     def __len__(self) -> int:
         return len(self._columns)
-
-
-def _frame(engine: Engine) -> Any:
-    """Return a frame to look at: where the data live, or the Arrow columns that are in memory already."""
-    return engine.rows.to_arrow() if isinstance(engine, LocalEngine) else engine.native()
 
 
 def check_fit(schema: Schema, kinds: Mapping[str, Kind]) -> None:

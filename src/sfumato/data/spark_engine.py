@@ -13,28 +13,20 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from typing_extensions import override
 
 import sfumato.errors
+from sfumato.data import spark_work
 from sfumato.data.aggregates import Names
 from sfumato.data.arrow_records import learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
 from sfumato.data.columns import Column
 from sfumato.data.engine import Engine, Groups, Reduction, RowFunction, Rows, SortKeys, SqlEngine
-from sfumato.data.spark_work import (
-    PARTIAL_SUM,
-    Batches,
-    counted,
-    named_table,
-    packed,
-    partial_sum,
-    partition_counts,
-    unchanged,
-    whole_sum,
-)
+from sfumato.data.spark_work import Batches
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.formats.contents import refuse_kinds
 from sfumato.schema.attribute import RECORD_ID
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,9 +100,7 @@ class SparkEngine(SqlEngine):
 
     name = "Spark"
 
-    def __init__(
-        self, frame: DataFrame, schema: pa.Schema, starts: NDArray[np.int64] | None, by_id: bool = True
-    ) -> None:
+    def __init__(self, frame: DataFrame, schema: pa.Schema, starts: Whole | None, by_id: bool = True) -> None:
         self._frame = frame
         self._schema = schema  # without the ids
         self._starts = starts
@@ -130,7 +120,7 @@ class SparkEngine(SqlEngine):
         with plain_spark_words():
             schema = frame.limit(0).toArrow().schema
             firm = frame if _repeatable(frame) else _checkpointed(frame)
-            found = run_work(firm, [0], partition_counts, "partition int, records bigint").collect()
+            found = run_work(firm, [0], spark_work.partition_counts, "partition int, records bigint").collect()
             size = 1 + max((row.partition for row in found), default=-1)
             starts = np.zeros(size + 1, np.int64)
             for row in found:
@@ -152,7 +142,7 @@ class SparkEngine(SqlEngine):
         """Yield the records in order, one partition at a time; at least one piece. They come to this process."""
         made = False
         with plain_spark_words():
-            parcels = self._each(packed, self.check_columns(columns), "records binary").toLocalIterator()
+            parcels = self._each(spark_work.packed, self.check_columns(columns), "records binary").toLocalIterator()
         while True:
             with plain_spark_words():
                 row = next(parcels, None)
@@ -175,7 +165,7 @@ class SparkEngine(SqlEngine):
         if self._starts is None:
             return _picked(self._frame, [0, *(1 + i for i in self._places(names))])
         schema = with_ids(pa.schema([self._schema.field(n) for n in names]))
-        return self._each(unchanged, names, _spark_schema(schema))
+        return self._each(spark_work.unchanged, names, _spark_schema(schema))
 
     def map_batches(self, function: RowFunction) -> SparkEngine:
         """Apply a function to every piece, on the executors, when the result is needed.
@@ -251,14 +241,16 @@ class SparkEngine(SqlEngine):
         with plain_spark_words():
             return SparkEngine(keyed._frame.sort(_ORDER).drop(_ORDER), schema, None, by_id=False)
 
-    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> Numbers:
         """Apply a function to every piece, on the executors, and add the arrays it returns, in order of partitions."""
 
         def work(pieces: Iterator[Rows]) -> Batches:
-            return partial_sum(function(rows) for rows in pieces)
+            return spark_work.partial_sum(function(rows) for rows in pieces)
 
         with plain_spark_words():
-            total = whole_sum(self._each(work, self.check_columns(columns), PARTIAL_SUM).collect())
+            total = spark_work.whole_sum(
+                self._each(work, self.check_columns(columns), spark_work.PARTIAL_SUM).collect()
+            )
         return np.asarray(function(self._empty(columns)), np.float64) if total is None else total
 
     def write(self, path: str, form: str) -> None:
@@ -280,6 +272,11 @@ class SparkEngine(SqlEngine):
                 # Spark's own defaults escape quotes with a backslash and cut blanks off text
                 writer.csv(path, header=True, escape='"', ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False)
 
+    @override
+    def guess(self) -> Schema:
+        with plain_spark_words():
+            return super().guess()
+
     def native(self) -> DataFrame:
         """Return a Spark frame without the hidden ids."""
         return self._frame if self._starts is not None else self._frame.drop(RECORD_ID)
@@ -296,8 +293,8 @@ class SparkEngine(SqlEngine):
 
         def prepared(batches: Batches) -> Batches:
             if starts is None:
-                return work(to_rows(named_table(b, [RECORD_ID, *names])) for b in batches)
-            return work(counted((named_table(b, names) for b in batches), starts))
+                return work(to_rows(spark_work.named_table(b, [RECORD_ID, *names])) for b in batches)
+            return work(spark_work.counted((spark_work.named_table(b, names) for b in batches), starts))
 
         if starts is None:
             return run_work(self._frame, [0, *(1 + i for i in self._places(names))], prepared, schema)

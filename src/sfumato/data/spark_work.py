@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sfumato.data.arrow_records import numbered
 from sfumato.data.engine import Rows
 from sfumato.errors import DataError
 from sfumato.schema.attribute import RECORD_ID
+from sfumato.typing import Numbers, Whole
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -41,7 +41,7 @@ def partition_counts(batches: Batches) -> Batches:
     )
 
 
-def counted(tables: Iterator[pa.Table], starts: NDArray[np.int64]) -> Iterator[Rows]:
+def counted(tables: Iterator[pa.Table], starts: Whole) -> Iterator[Rows]:
     """Give each record its position as id, and check that the partition is as it was when the frame was opened."""
     changed = DataError("the data behind the Spark frame changed after they were opened. Open them again.")
     partition = partition_number()
@@ -84,9 +84,9 @@ PARTIAL_SUM = "partition int, shape array<bigint>, total binary"
 """Spark's schema of what `partial_sum` gives."""
 
 
-def partial_sum(parts: Iterable[NDArray[np.float64]]) -> Batches:
+def partial_sum(parts: Iterable[Numbers]) -> Batches:
     """Give the sum of the arrays of one partition; nothing, if there are none."""
-    total: NDArray[np.float64] | None = None
+    total: Numbers | None = None
     for part in parts:
         part = np.asarray(part, np.float64)
         total = part if total is None else total + part
@@ -100,9 +100,9 @@ def partial_sum(parts: Iterable[NDArray[np.float64]]) -> Batches:
         )
 
 
-def whole_sum(found: Iterable[Any]) -> NDArray[np.float64] | None:
+def whole_sum(found: Iterable[Any]) -> Numbers | None:
     """Add the sums of all partitions in their order, so that the same data give the same sum; None, if there are none."""
-    total: NDArray[np.float64] | None = None
+    total: Numbers | None = None
     for row in sorted(found, key=lambda row: row.partition):
         part = np.frombuffer(row.total).reshape(row.shape)
         total = part.copy() if total is None else total + part

@@ -15,10 +15,9 @@ from sfumato.data.engine import Engine, LocalEngine
 from sfumato.errors import DataError, DataWarning, ParameterError, join_names
 from sfumato.formats.contents import FileContents, check_names
 from sfumato.formats.data_files import form_of, read_file, stream_file, write_file
+from sfumato.lazy import pa, pc
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sfumato.schema.schema import Schema
 
 
@@ -54,8 +53,6 @@ def _names_of(frame: Any) -> Iterable[object]:
 
 
 def _to_arrow(frame: nw.DataFrame[Any]) -> pa.Table:
-    import pyarrow as pa
-
     native = frame.to_native()
     if frame.implementation.is_pandas_like():
         return _pandas_to_arrow(native)
@@ -64,8 +61,6 @@ def _to_arrow(frame: nw.DataFrame[Any]) -> pa.Table:
 
 
 def _pandas_to_arrow(frame: Any) -> pa.Table:
-    import pyarrow as pa
-
     columns = {}
     for name in frame.columns:
         series = frame[name]
@@ -111,8 +106,6 @@ def filled_records(tables: Iterable[pa.Table], path: str | Path) -> Iterator[pa.
 
     Spreadsheets write rows of nothing but separators. In a file of one column a missing value is one.
     """
-    import pyarrow.compute as pc
-
     start, empty = 0, list[int]()
     for table in tables:
         nothing = table.column(0).is_null() if table.num_columns > 1 else None

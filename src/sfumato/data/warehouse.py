@@ -20,13 +20,14 @@ from sfumato.data.spark_engine import plain_spark_words, run_sql, run_work
 from sfumato.data.spark_work import PARTIAL_SUM, Batches, named_table, partial_sum, whole_sum
 from sfumato.errors import DataError
 from sfumato.kernels.moments import one_thread
+from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Arrays = Mapping[str, NDArray[Any]]
 """Columns of some records, or of the rows of an aggregate, by name."""
-ArrayReduction = Callable[[Arrays], NDArray[np.float64]]
+ArrayReduction = Callable[[Arrays], Numbers]
 
 MOST = 2_000_000
 """An answer with more rows than this is no aggregate."""
@@ -60,10 +61,10 @@ class Warehouse(ABC):
 
     @abstractmethod
     def _run(self, sql: str, most: int) -> pa.Table:
-        """Return at most so many rows of a query."""
+        """Return at most `most` rows of a query."""
 
     @abstractmethod
-    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> NDArray[np.float64]:
+    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> Numbers:
         """Apply a function to every piece of the records that a condition selects, and add what it returns.
 
         It is called at least once, with no records if none are selected. Columns come as NumPy arrays.
@@ -134,7 +135,7 @@ class DuckDBWarehouse(Warehouse):
         with plain_words(), interruptible_connection(self._connection.cursor()) as cursor:
             return cursor.sql(f"SELECT * FROM ({sql}) LIMIT {most}").to_arrow_table()  # noqa: S608 - ours, see Warehouse
 
-    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> NDArray[np.float64]:
+    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> Numbers:
         """Apply a function to every piece of the records that a condition selects, and add what it returns.
 
         Pieces are worked on by two threads and added in their order: the same question gives the same sum, bit by bit.
@@ -144,19 +145,17 @@ class DuckDBWarehouse(Warehouse):
             reader = cursor.sql(f"SELECT {listed} FROM records WHERE {where}").to_arrow_reader(_ROWS)  # noqa: S608
             empty = reader.schema.empty_table()
             pieces = chain([arrays_of(empty)], (arrays_of(batch) for batch in reader))
-            total: NDArray[np.float64] | None = None
+            total: Numbers | None = None
             for part in _in_order(function, pieces):
                 total = part if total is None else total + part
         assert total is not None  # noqa: S101 - the empty piece
         return total
 
 
-def _in_order(
-    function: ArrayReduction, pieces: Iterator[dict[str, NDArray[np.float64]]]
-) -> Iterator[NDArray[np.float64]]:
+def _in_order(function: ArrayReduction, pieces: Iterator[dict[str, Numbers]]) -> Iterator[Numbers]:
     """Yield what a function makes of each piece, in order, a few pieces ahead."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[NDArray[np.float64]]] = deque()
+        waiting: deque[Future[Numbers]] = deque()
         for piece in pieces:
             waiting.append(pool.submit(lambda p: np.asarray(function(p), np.float64), piece))
             if len(waiting) > _THREADS:
@@ -192,7 +191,7 @@ class SparkWarehouse(Warehouse):
         with plain_spark_words():
             return run_sql(self._frame, f"SELECT * FROM ({sql}) LIMIT {most}").toArrow()  # noqa: S608 - ours
 
-    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> NDArray[np.float64]:
+    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> Numbers:
         """Apply a function to every piece that a condition selects, on the executors, and add in order of partitions."""
         names = list(columns)
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato import mas
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.schema import Schema
+from sfumato.lazy import pd
+from sfumato.schema import Attribute, Role, Scale, Schema
 
 if TYPE_CHECKING:
-    from sfumato.mas.cutpoints import Cutpoints
+    pass
 
 TARGET: dict[str, int | float | str] = {
     "age": 89,
@@ -44,8 +45,6 @@ def survey20k(n: int = 20_000, seed: int = 2009) -> Microdata:
     """
     if n < 100:
         raise ParameterError("the survey needs at least 100 records: one of them is the planted target.")
-    import pandas as pd
-
     rng = np.random.default_rng(seed)
     share = 1 / np.arange(1, len(STATES) + 1)
     state = rng.choice(len(STATES), n, p=share / share.sum())
@@ -70,19 +69,18 @@ def survey20k(n: int = 20_000, seed: int = 2009) -> Microdata:
     return Microdata(frame, _schema())
 
 
-def coarse_cutpoints() -> dict[str, Cutpoints]:
+def coarse_cutpoints() -> dict[str, mas.Cutpoints]:
     """Return cutpoints as a custodian would choose them: ages by ten years, eight bins of income."""
-    from sfumato.mas.cutpoints import Cutpoints
-
     income = (10_000, 20_000, 30_000, 40_000, 60_000, 80_000, 120_000)
-    return {"age": Cutpoints((24, 34, 44, 54, 64, 74), whole=True, low=18), "income": Cutpoints(income, unit="$")}
+    return {
+        "age": mas.Cutpoints((24, 34, 44, 54, 64, 74), whole=True, low=18),
+        "income": mas.Cutpoints(income, unit="$"),
+    }
 
 
-def fine_cutpoints() -> dict[str, Cutpoints]:
+def fine_cutpoints() -> dict[str, mas.Cutpoints]:
     """Return cutpoints that leave more persons alone in a cell, for the attack bench: two years each above the age of 70."""
-    from sfumato.mas.cutpoints import Cutpoints
-
-    age = Cutpoints((*range(24, 70, 5), *range(71, 94, 2)), whole=True, low=18)
+    age = mas.Cutpoints((*range(24, 70, 5), *range(71, 94, 2)), whole=True, low=18)
     return {**coarse_cutpoints(), "age": age}
 
 

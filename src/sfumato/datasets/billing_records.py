@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.data.columns import Column
-from sfumato.data.engine import LocalEngine, Rows
-from sfumato.data.microdata import Microdata
+from sfumato.data import Column, LocalEngine, Microdata, Rows
 from sfumato.errors import ParameterError
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.hierarchy import PrefixHierarchy
-from sfumato.schema.interval_hierarchy import IntervalHierarchy
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, IntervalHierarchy, PrefixHierarchy, Role, Scale, Schema
+from sfumato.typing import Numbers
 
 BILLING_SIZES = (1_000, 5_000, 25_000)
 """Sizes of the paper's three files."""
@@ -72,7 +67,7 @@ def billing(n: int = 5_000, seed: int = 2004) -> Microdata:
     return Microdata(LocalEngine(Rows(np.arange(n, dtype=np.int64), columns)), billing_schema())
 
 
-def _ages(g: np.random.Generator, n: int) -> NDArray[np.float64]:
+def _ages(g: np.random.Generator, n: int) -> Numbers:
     """Return whole years: children, adults and the old, who see doctors most."""
     which = g.choice(3, n, p=[0.17, 0.53, 0.30])
     centre, spread = np.array([6.0, 42.0, 71.0])[which], np.array([5.0, 14.0, 11.0])[which]

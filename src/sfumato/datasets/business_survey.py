@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.contract.draws import Draws
-from sfumato.data.columns import Column
-from sfumato.data.engine import LocalEngine, Rows
-from sfumato.data.microdata import Microdata
+from sfumato.data import Column, LocalEngine, Microdata, Rows
 from sfumato.errors import ParameterError
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.hierarchy import TreeHierarchy
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Role, Scale, Schema, TreeHierarchy
 from sfumato.typing import Numbers, Whole
 
 REGION_GROUPS = ("North", "East", "South", "West")

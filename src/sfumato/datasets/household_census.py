@@ -7,18 +7,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.data.columns import Column
-from sfumato.data.engine import LocalEngine, Rows
-from sfumato.data.microdata import Microdata
+from sfumato.data import Column, LocalEngine, Microdata, Rows
 from sfumato.errors import ParameterError
-from sfumato.schema.attribute import Attribute, Level, Role, Scale
-from sfumato.schema.hierarchy import TreeHierarchy
-from sfumato.schema.interval_hierarchy import IntervalHierarchy
-from sfumato.schema.schema import Schema
-from sfumato.typing import Numbers, Whole
+from sfumato.schema import Attribute, IntervalHierarchy, Level, Role, Scale, Schema, TreeHierarchy
+from sfumato.typing import Flags, Numbers, Whole
 
 REGIONS = ("Nordmark", "Ostland", "Sudhaven", "Westfold")
 AREAS = ("rural", "urban")
@@ -131,7 +125,7 @@ class Census:
 
 
 def census(households: int = 20_000, fraction: float = 0.05, seed: int = 1990) -> Census:
-    """Return a generated census of so many households, and a stratified sample of about `fraction` of them.
+    """Return a generated census of the given number of households, and a stratified sample of about `fraction` of them.
 
     Persons live in households (singles, couples, families, lone parents, three generations, shared flats) with ages that fit
     each other; households live in tracts of very different size, inside districts and regions. Education depends on the year
@@ -174,7 +168,7 @@ def census(households: int = 20_000, fraction: float = 0.05, seed: int = 1990) -
     )
 
 
-def _homes(g: np.random.Generator, count: int) -> dict[str, NDArray[np.int64]]:
+def _homes(g: np.random.Generator, count: int) -> dict[str, Whole]:
     """Return what describes each household: where it is, of which type, its head's age, its number."""
     places = tracts()
     size = g.lognormal(0, 0.9, len(places)) * np.array([1.6 if p.urban else 0.6 for p in places])
@@ -192,7 +186,7 @@ def _homes(g: np.random.Generator, count: int) -> dict[str, NDArray[np.int64]]:
     }  # fmt: skip
 
 
-def _persons(g: np.random.Generator, home: dict[str, Whole]) -> dict[str, NDArray[np.int64]]:
+def _persons(g: np.random.Generator, home: dict[str, Whole]) -> dict[str, Whole]:
     """Return the members of all households, household by household, the head first."""
     kind, age = home["kind"], home["age"]
     count = len(kind)
@@ -231,7 +225,7 @@ def _persons(g: np.random.Generator, home: dict[str, Whole]) -> dict[str, NDArra
     return person | _work_and_money(g, person, count)
 
 
-def _marital(g: np.random.Generator, person: dict[str, Whole], married: NDArray[np.bool_]) -> Whole:
+def _marital(g: np.random.Generator, person: dict[str, Whole], married: Flags) -> Whole:
     """Return never married, married, divorced or widowed."""
     age, role, u = person["age"], person["role"], g.random(len(person["age"]))
     is_married = married[person["home"]] & np.isin(role, (HEAD, SPOUSE))
@@ -305,7 +299,7 @@ def _columns(person: dict[str, Whole], home: dict[str, Whole]) -> dict[str, Colu
     def text(codes: Whole, values: list[str]) -> Column:
         return Column.from_codes(codes, values)
 
-    def number(values: NDArray[np.int64], null: NDArray[np.bool_] | None = None) -> Column:
+    def number(values: Whole, null: Flags | None = None) -> Column:
         return Column.from_numbers(values, null, integer=True)
 
     return {
@@ -332,7 +326,7 @@ def _columns(person: dict[str, Whole], home: dict[str, Whole]) -> dict[str, Colu
     }
 
 
-def _drawn(g: np.random.Generator, stratum: Whole, fraction: float) -> tuple[NDArray[np.bool_], Numbers]:
+def _drawn(g: np.random.Generator, stratum: Whole, fraction: float) -> tuple[Flags, Numbers]:
     """Return which households are drawn, and the weight in each stratum: households there for each one drawn."""
     sizes = np.bincount(stratum, minlength=2 * len(REGIONS))
     share = np.sqrt(sizes) / np.sqrt(sizes).sum()

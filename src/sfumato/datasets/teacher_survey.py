@@ -5,14 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.contract.draws import Draws
-from sfumato.data.columns import Column
-from sfumato.data.engine import LocalEngine, Rows
-from sfumato.data.microdata import Microdata
+from sfumato.data import Column, LocalEngine, Microdata, Rows
 from sfumato.errors import ParameterError
-from sfumato.schema.attribute import Attribute, Level, Role, Scale
-from sfumato.schema.hierarchy import PrefixHierarchy
-from sfumato.schema.interval_hierarchy import IntervalHierarchy
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, IntervalHierarchy, Level, PrefixHierarchy, Role, Scale, Schema
 
 _PEOPLE: dict[str, list[object]] = {
     "name": ["Ada", "Ben", "Cleo", "Dora", "Egon"],

@@ -7,17 +7,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.files import parse_json
 from sfumato.formats.contents import FileContents
-from sfumato.lazy import LazyModule
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = LazyModule("pyarrow")
+from sfumato.lazy import pa
 
 _LABEL, _LABELS, _MISSING = b"sfumato.label", b"sfumato.labels", b"sfumato.missing"
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")

@@ -9,8 +9,7 @@ from typing import Any
 from xml.parsers import expat
 
 from sfumato.errors import SchemaError
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Role, Scale, Schema
 
 _XML = "http://www.w3.org/XML/1998/namespace"
 _MOST_CODES = 1_000

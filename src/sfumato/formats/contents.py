@@ -7,13 +7,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sfumato.errors import DataError, ParameterError, join_names, repeated, unknown_name
+from sfumato.errors import DataError, ParameterError, join_names, refuse_unknown, repeated
+from sfumato.lazy import pa
 from sfumato.schema.attribute import RECORD_ID
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,6 @@ def code_text(code: object) -> str:
 
 def plain(table: pa.Table) -> pa.Table:
     """Return the table with categories as plain values and views of text as text: most files know neither."""
-    import pyarrow as pa
-
     for i, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         kind = pa.large_string() if pa.types.is_string_view(kind) else kind
@@ -65,15 +60,18 @@ def plain(table: pa.Table) -> pa.Table:
 
 def refuse_kinds(table: pa.Table, form: str) -> None:
     """Refuse columns that hold lists, bytes or durations, which only Parquet and Arrow keep."""
-    import pyarrow.types as t
-
     for field in table.schema:
         kind = field.type
-        if t.is_nested(kind):
+        if pa.types.is_nested(kind):
             what = "lists or records"
-        elif t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind) or t.is_fixed_size_binary(kind):
+        elif (
+            pa.types.is_binary(kind)
+            or pa.types.is_large_binary(kind)
+            or pa.types.is_binary_view(kind)
+            or pa.types.is_fixed_size_binary(kind)
+        ):
             what = "bytes"
-        elif t.is_duration(kind) or t.is_interval(kind):
+        elif pa.types.is_duration(kind) or pa.types.is_interval(kind):
             what = "lengths of time"
         else:
             continue
@@ -100,9 +98,7 @@ def checked_header(header: list[str], path: Path, names: Sequence[str] | None) -
 
 def chosen(columns: Sequence[str], header: Sequence[str], path: Path) -> set[str]:
     """Return the columns asked for as text, if the file has them."""
-    for name in columns:
-        if name not in header:
-            raise ParameterError(unknown_name("column", name, header, f"{path} (asked for as text)"))
+    refuse_unknown("column", header, f"{path} (asked for as text)", *columns)
     return set(columns)
 
 

@@ -13,18 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.formats.contents import FileContents, checked_header, chosen, plain, refuse_kinds
-from sfumato.lazy import LazyModule
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = LazyModule("pyarrow")
-    pc = LazyModule("pyarrow.compute")
+from sfumato.lazy import pa, pc
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?|-?\.\d+([eE][-+]?\d+)?|NaN|nan|-?[iI]nf")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -159,7 +152,7 @@ _SEPARATORS = ",;\t|"
 _SNIFFED = 1 << 19
 _BLOCK = 1 << 22
 _LONGEST = 1 << 26
-"""A header row has at most so many bytes."""
+"""Largest number of bytes of a header row."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +184,6 @@ class CSVDialect:
 
     def kind_of(self, name: str) -> ColumnType:
         """Return a search for the type of a column, which has seen no cell yet."""
-
         return ColumnType(self.decimal, self.na, as_text=name in self.text)
 
 
@@ -464,7 +456,7 @@ def _tables(path: Path, streamed: bool, *options: Any) -> Iterator[Iterator[pa.T
 
 
 def _from_record(tables: Iterator[pa.Table], first: int) -> Iterator[pa.Table]:
-    """Yield the tables without their first so many records."""
+    """Yield the tables without the first `first` records."""
     for table in tables:
         if first < table.num_rows or not first:
             yield table.slice(first)
@@ -607,21 +599,19 @@ def _quoted(text: str) -> str:
 
 def _cells_of(column: pa.Array) -> pa.Array:
     """Return a column as the cells of a CSV file; the way back is `csv_types.typed`."""
-    import pyarrow.types as t
-
     kind = column.type
-    if t.is_floating(kind):
+    if pa.types.is_floating(kind):
         cells = column.cast(pa.string())
         bare = pc.invert(pc.match_substring_regex(cells, "[.en]"))
         cells = pc.if_else(bare, pc.binary_join_element_wise(cells, ".0", ""), cells)
         cells = pc.if_else(pc.is_nan(column), "NaN", cells)
-    elif t.is_timestamp(kind):
+    elif pa.types.is_timestamp(kind):
         cells = _shortest(column if kind.tz is None else column.cast(pa.timestamp(kind.unit, "UTC"))).cast(pa.string())
-    elif t.is_date(kind):
+    elif pa.types.is_date(kind):
         cells = column.cast(pa.date32()).cast(pa.string())
     else:
         cells = column.cast(pa.string())
-        if t.is_string(kind) or t.is_large_string(kind):
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             doubled = pc.replace_substring(cells, '"', '""')
             cells = pc.binary_join_element_wise('"', doubled, '"', "")
     return pc.fill_null(cells, "")

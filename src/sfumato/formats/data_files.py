@@ -22,14 +22,20 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names, unknown_name
+from sfumato.errors import (
+    DataError,
+    ParameterError,
+    SfumatoError,
+    did_you_mean,
+    join_names,
+    refuse_unknown,
+    unknown_name,
+)
 from sfumato.files import whole_file
 from sfumato.formats.contents import FileContents, check_names
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from sfumato.lazy import pa
 
 __all__ = ["FileContents", "read_file", "stream_file", "write_file"]
 
@@ -131,9 +137,7 @@ def _reading(source: Path) -> Iterator[None]:
 
 def _check_options(reader: Callable[..., Any], options: Mapping[str, Any], kind: str) -> None:
     allowed = [p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for option in options:
-        if option not in allowed:
-            raise ParameterError(unknown_name("option", option, allowed, f"the options for reading .{kind} files"))
+    refuse_unknown("option", allowed, f"the options for reading .{kind} files", *options)
 
 
 def write_file(contents: FileContents, path: str | Path, form: str | None = None) -> None:

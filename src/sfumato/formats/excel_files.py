@@ -8,25 +8,20 @@ import re
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, unknown_name
+from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, refuse_unknown
 from sfumato.formats.contents import FileContents, checked_header, chosen, code_text, plain, refuse_kinds
 from sfumato.formats.stat_files import check_whole
-from sfumato.lazy import LazyModule
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = LazyModule("pyarrow")
+from sfumato.lazy import pa
 
 _ROWS, _COLUMNS, _TEXT = 1_048_576, 16_384, 32_767
 _SPREAD = 2**22
 """A sheet of more cells than these has something in one of a hundred."""
 _UNPACKED = 2**32
-"""The parts of a workbook have at most so many bytes in all."""
+"""Largest number of bytes that the parts of a workbook have together."""
 _FIRST_DAY = datetime.date(1900, 3, 1)
 _CODED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
@@ -151,8 +146,7 @@ def _sheet(book: Any, sheet: str | int | None, path: Path) -> Any:
         if not 1 <= sheet <= len(names):
             raise ParameterError(f"{path} has {len(names)} sheets, so there is no sheet {sheet}; the first is sheet=1.")
         return book.worksheets[sheet - 1]
-    if sheet not in names:
-        raise ParameterError(unknown_name("sheet", sheet, names, str(path)))
+    refuse_unknown("sheet", names, str(path), sheet)
     return book[sheet]
 
 
@@ -247,19 +241,17 @@ def excel_writer(contents: FileContents) -> Callable[[Path], None]:
 
 def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
     """Return a column as the values of its cells, None where empty."""
-    import pyarrow.types as t
-
     kind = column.type
-    if t.is_integer(kind):
+    if pa.types.is_integer(kind):
         check_whole(name, column, "Excel")
-    if t.is_decimal(kind) and kind.precision > 15:
+    if pa.types.is_decimal(kind) and kind.precision > 15:
         raise DataError(f"column '{name}' has decimals of {kind.precision} digits; Excel keeps 15. Round them first.")
-    if t.is_floating(kind) or t.is_decimal(kind):
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         numbers = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
         if np.isinf(numbers).any():
             raise DataError(f"column '{name}' has infinite numbers, which Excel has no place for.")
         return [None if math.isnan(v) else v for v in numbers.tolist()]
-    if t.is_date(kind) or t.is_timestamp(kind):
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return _days(name, column)
     values: list[Any] = column.to_pylist()
     if values and any(isinstance(v, str) and len(v) > _TEXT for v in values):

@@ -9,21 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sfumato.errors import DataError, ParameterError, join_names, missing_extra, repeated
 from sfumato.formats.contents import FileContents, code_text, plain, refuse_kinds
-from sfumato.lazy import LazyModule
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from numpy.typing import NDArray
-else:
-    pa = LazyModule("pyarrow")
-    pc = LazyModule("pyarrow.compute")
+from sfumato.lazy import pa, pc, pd
+from sfumato.typing import Numbers, Whole
 
 # Dates of Stata, SPSS and SAS: numbers since a day long ago, and a format that says so.
 
@@ -69,7 +62,7 @@ def dated(
     return pa.array(micro, mask=null).cast(arrow_type), (), set(numbers[coded].tolist())
 
 
-def _seconds(values: NDArray[np.float64], shown: str, program: str) -> tuple[str | None, NDArray[np.float64]]:
+def _seconds(values: Numbers, shown: str, program: str) -> tuple[str | None, Numbers]:
     """Return what the format means ("date", "stamp", "time" or None), and seconds since 1970 (or midnight)."""
     offset = EPOCH_DAYS[program] * DAY
     if program == "Stata":
@@ -87,7 +80,7 @@ def _seconds(values: NDArray[np.float64], shown: str, program: str) -> tuple[str
     return ("time" if _SAS_TIMES.fullmatch(base) else None), values
 
 
-def _stata_seconds(values: NDArray[np.float64], shown: str, offset: int) -> tuple[str | None, NDArray[np.float64]]:
+def _stata_seconds(values: Numbers, shown: str, offset: int) -> tuple[str | None, Numbers]:
     if shown.startswith(("%td", "%d")):
         return "date", values * DAY - offset
     if shown.startswith("%tcHH:MM"):
@@ -107,7 +100,7 @@ def _stata_seconds(values: NDArray[np.float64], shown: str, offset: int) -> tupl
     return "date", np.where(null, np.nan, days.astype(np.int64) * float(DAY))
 
 
-def _microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+def _microseconds(seconds: Numbers) -> Whole:
     """Return whole microseconds; a double holds seconds since 1582 to two of them, so near a millisecond is on it."""
     known = np.where(np.isnan(seconds), 0, seconds)
     whole = np.floor(known)
@@ -404,7 +397,7 @@ def check_text(name: str, column: pa.ChunkedArray, limits: Limits) -> None:
         )
 
 
-def check_numbers(name: str, numbers: NDArray[np.float64], limits: Limits) -> None:
+def check_numbers(name: str, numbers: Numbers, limits: Limits) -> None:
     """Refuse infinities and numbers out of range; NaN is missing."""
     size = np.abs(numbers[~np.isnan(numbers)])
     if np.isinf(size).any():
@@ -442,8 +435,6 @@ def stat_writer(contents: FileContents, form: str) -> Callable[[Path], None]:
     refuse_kinds(table, limits.program)
     check_names_for(table.column_names, limits)
     check_labels_for(contents, limits)
-    import pandas as pd
-
     columns: dict[str, Any] = {}
     formats: dict[str, str] = {}
     for name in table.column_names:
@@ -492,22 +483,19 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
 
 def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
     """Return a column as pyreadstat takes it, and its display format ("" for the program's own choice)."""
-    import pandas as pd
-    import pyarrow.types as t
-
     kind = column.type
-    if t.is_string(kind) or t.is_large_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = column.fill_null("")
         check_text(name, column, limits)
         return pd.array(column.to_pylist(), dtype="string"), ""
-    if t.is_temporal(kind):
+    if pa.types.is_temporal(kind):
         return _moments(name, column, limits)
-    if t.is_boolean(kind):
+    if pa.types.is_boolean(kind):
         column, kind = column.cast(pa.int8()), pa.int8()
-    if t.is_integer(kind):
+    if pa.types.is_integer(kind):
         check_whole(name, column, limits.program)
         return _stat_writing_whole(column, limits)
-    if t.is_decimal(kind) and kind.precision > 15:
+    if pa.types.is_decimal(kind) and kind.precision > 15:
         raise DataError(
             f"column '{name}' has decimals of {kind.precision} digits, which {limits.program} would round to 15. "
             f"Round them first, or turn them into text."
@@ -518,8 +506,6 @@ def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, st
 
 
 def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
-    import pandas as pd
-
     ends = [end or 0 for end in pc.min_max(column).as_py().values()]
     width = max(8, *(len(str(end)) for end in ends))
     if limits.program == "Stata" and _STATA_LONG[0] <= ends[0] and ends[1] <= _STATA_LONG[1]:
@@ -528,21 +514,19 @@ def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, s
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64), shown
 
 
-def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArray[np.float64], str]:
+def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Numbers, str]:
     """Return dates and times as the program's numbers, exactly; finer than a millisecond is refused."""
-    import pyarrow.types as t
-
     program, kind = limits.program, column.type
     days = EPOCH_DAYS[program]
-    if t.is_date(kind):
+    if pa.types.is_date(kind):
         numbers = _floats(column.cast(pa.date32()).cast(pa.int32())) + days
         return (numbers * DAY, "DATE11") if program == "SPSS" else (numbers, "%td" if program == "Stata" else "DATE9")
-    if t.is_timestamp(kind) and kind.tz is not None:
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
         raise DataError(
             f"column '{name}' has times with a time zone, which {program} does not know. "
             f"Convert them to one zone and drop it, or write them as text."
         )
-    clock = t.is_time(kind)
+    clock = pa.types.is_time(kind)
     try:
         ticks = column.cast(pa.time32("ms") if clock else pa.timestamp("ms")).cast(pa.int32() if clock else pa.int64())
     except pa.ArrowInvalid:
@@ -556,7 +540,7 @@ def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArra
     return milli / 1000, "TIME12.3" if clock else stamp
 
 
-def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def _floats(column: pa.ChunkedArray) -> Numbers:
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
@@ -575,16 +559,14 @@ def _value_labels(name: str, column: pa.ChunkedArray, contents: FileContents, li
 
     Left out are labels of text, dates and broken numbers in Stata, of dates in SPSS, and of Stata's own .a outside it.
     """
-    import pyarrow.types as t
-
     words = contents.value_labels.get(name, {})
     kind = column.type
-    if t.is_boolean(kind):
+    if pa.types.is_boolean(kind):
         given = {{"true": "1", "false": "0"}.get(code.lower(), code): word for code, word in words.items()}
         words = {"0": "false", "1": "true"} | given
-    elif t.is_temporal(kind):
+    elif pa.types.is_temporal(kind):
         return {}
-    elif not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return dict(words) if limits.program == "SPSS" else {}
     stata = limits.program == "Stata"
     codes: dict[Any, str] = {}

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from . import matching as matching
     from . import microaggregation as microaggregation
     from . import moments as moments
+    from . import near_sums as near_sums
     from . import neighbours as neighbours
+    from . import noisy_sums as noisy_sums
     from . import regression as regression
     from . import sorting as sorting
     from . import swapping as swapping
+    from . import table_algebra as table_algebra
     from . import uniques as uniques

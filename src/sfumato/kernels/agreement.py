@@ -180,7 +180,7 @@ def true_model(
 
 
 def _with_matches(weight: Numbers, counts: Numbers, matches: float) -> tuple[float, Numbers]:
-    """Return the prior log odds under which so many matches are expected, and how many of each pattern they are, (c,).
+    """Return the prior log odds under which `matches` matches are expected, and their number for each pattern, (c,).
 
     By Newton's method on the logarithm of their number: it is concave in the odds, so from below no step goes too far.
     """

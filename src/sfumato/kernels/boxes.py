@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 
 @numba.njit(cache=True, nogil=True)
@@ -57,9 +56,9 @@ def _alone(x, low, high):  # type: ignore[no-untyped-def]
     return out
 
 
-def holds_one(x: Numbers, low: Numbers, high: Numbers) -> NDArray[np.bool_]:
+def holds_one(x: Numbers, low: Numbers, high: Numbers) -> Flags:
     """Return which of the closed boxes, low and high (b, p), hold exactly one point of x (n, p); shape (b,)."""
-    found: NDArray[np.bool_] = _alone(np.ascontiguousarray(x), np.ascontiguousarray(low), np.ascontiguousarray(high))
+    found: Flags = _alone(np.ascontiguousarray(x), np.ascontiguousarray(low), np.ascontiguousarray(high))
     return found
 
 

@@ -14,7 +14,7 @@ from sfumato.typing import Numbers, Whole
 _ROOM = 2**62
 
 
-def classes(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def classes(columns: Sequence[NDArray[Any]], n: int) -> tuple[Whole, Whole]:
     """Return each record's class, shape (n,), and the size of each class; records agree on all columns (codes from -1 up).
 
     Exact: codes are packed into one whole number, and packed anew whenever there is no room for another column.
@@ -45,7 +45,7 @@ def classes(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.int64],
     return labels, sizes
 
 
-def find_rows(table: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+def find_rows(table: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]]) -> Whole:
     """Return for each record the row of a table of distinct code combinations that it agrees with, -1 where none does.
 
     `table` has columns of shape (c,), `columns` of shape (n,); codes are from -1 up.
@@ -53,7 +53,7 @@ def find_rows(table: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]]) ->
     return row_finder(table)(columns)
 
 
-def row_finder(table: Sequence[NDArray[Any]]) -> Callable[[Sequence[NDArray[Any]]], NDArray[np.int64]]:
+def row_finder(table: Sequence[NDArray[Any]]) -> Callable[[Sequence[NDArray[Any]]], Whole]:
     """Return `find_rows` of one table, for several sets of records: what depends on the table alone is worked out once."""
     steps, row = [], np.zeros(len(table[0]), np.int64)
     for ours in table:
@@ -65,7 +65,7 @@ def row_finder(table: Sequence[NDArray[Any]]) -> Callable[[Sequence[NDArray[Any]
     place = np.full(len(row) + 1, -1, np.int64)
     place[row] = np.arange(len(row))
 
-    def find(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    def find(columns: Sequence[NDArray[Any]]) -> Whole:
         found = np.zeros(len(columns[0]), np.int64)
         for (levels, locate), theirs in zip(steps, columns, strict=True):
             wanted = found * levels + (theirs + 1)
@@ -75,7 +75,7 @@ def row_finder(table: Sequence[NDArray[Any]]) -> Callable[[Sequence[NDArray[Any]
     return find
 
 
-def _locator(known: NDArray[np.int64]) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+def _locator(known: Whole) -> Callable[[Whole], Whole]:
     """Return the place of numbers among known ones, which are sorted and not negative; -1 where they are not there."""
     if not len(known):
         return lambda wanted: np.full(len(wanted), -1)
@@ -85,14 +85,14 @@ def _locator(known: NDArray[np.int64]) -> Callable[[NDArray[np.int64]], NDArray[
         places[known] = np.arange(len(known))
         return lambda wanted: np.asarray(places[np.minimum(wanted, last + 1)])
 
-    def search(wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    def search(wanted: Whole) -> Whole:
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         return np.where(known[at] == wanted, at, -1)
 
     return search
 
 
-def number_codes(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+def number_codes(numbers: Numbers) -> Whole:
     """Return codes of numbers by value, -1 for NaN."""
     _, codes = np.unique(numbers, return_inverse=True, equal_nan=True)
     return np.where(np.isnan(numbers), -1, codes)
@@ -101,7 +101,7 @@ def number_codes(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
 # --- Groups of records: consecutive ones along an order, and what a group is released as.
 
 
-def consecutive(order: NDArray[np.int64], k: int) -> Whole:
+def consecutive(order: Whole, k: int) -> Whole:
     """Return the group of each record when those next to each other in `order` (n,) are taken k at a time.
 
     Groups are numbered from 0 along the order, and all have k but one of k to 2k - 1 (n >= k): the middle one, the lower of two.
@@ -110,7 +110,7 @@ def consecutive(order: NDArray[np.int64], k: int) -> Whole:
     return consecutive_within(order, np.zeros(len(order), np.int64), k)
 
 
-def consecutive_within(order: NDArray[np.int64], block: Whole, k: int) -> Whole:
+def consecutive_within(order: Whole, block: Whole, k: int) -> Whole:
     """Return `consecutive` within each block at once; `order` (n,) puts the records of a block next to each other."""
     if not len(order):
         return np.zeros(0, np.int64)
@@ -163,7 +163,7 @@ _LIMB = np.uint64(0xFFFF)
 
 class _Column(Protocol):
     @property
-    def hashes(self) -> NDArray[np.int64]: ...
+    def hashes(self) -> Whole: ...
 
 
 def mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -174,7 +174,7 @@ def mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def row_digest(ids: NDArray[np.int64], columns: Mapping[str, _Column]) -> NDArray[np.float64]:
+def row_digest(ids: Whole, columns: Mapping[str, _Column]) -> Numbers:
     """Return the sum over rows of two 64-bit row hashes, as eight sums of 16-bit limbs (exact up to 2^37 rows)."""
     totals = row_hashes(ids, columns, (b"a", b"b"))
     return np.array(
@@ -183,7 +183,7 @@ def row_digest(ids: NDArray[np.int64], columns: Mapping[str, _Column]) -> NDArra
 
 
 def row_hashes(
-    ids: NDArray[np.int64], columns: Mapping[str, _Column], halves: tuple[bytes, ...] = (b"a",)
+    ids: Whole, columns: Mapping[str, _Column], halves: tuple[bytes, ...] = (b"a",)
 ) -> list[NDArray[np.uint64]]:
     """Return 64-bit hashes of an id and the values of each row, one array per half; shape (n,) each."""
     totals = [mix64(ids.view(np.uint64) + _seed(half, "")) for half in halves]
@@ -198,7 +198,7 @@ def _seed(half: bytes, name: str) -> Any:
     return np.uint64(int.from_bytes(raw, "little"))
 
 
-def combine(names: Iterable[str], count: int, limbs: NDArray[np.float64]) -> bytes:
+def combine(names: Iterable[str], count: int, limbs: Numbers) -> bytes:
     """Return 32 bytes from the column names, the number of rows and the summed limbs."""
     text = "\x1f".join([*names, str(count), *(str(int(x)) for x in limbs)])
     return hashlib.blake2b(text.encode(), digest_size=32).digest()

@@ -185,7 +185,7 @@ def tree_distances(starts: Whole, values: Codes, counts: Whole, whole: Whole, no
 _SHORT = 16
 """Stretches of this length are sorted by insertion before merging begins."""
 _SAFE = 2**31
-"""Below so many records no sum of products of counts leaves 63 bits."""
+"""With fewer records than this, every sum of products of counts fits into 63 bits."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -317,7 +317,7 @@ def _above_before(x, y, ends, counts, levels, above):  # type: ignore[no-untyped
 def inversions_of_table(
     x: NDArray[Any], y: NDArray[Any], counts: NDArray[Any], ends: NDArray[Any] | None = None
 ) -> int:
-    """Return the inversions among records that are given as a table: so many `counts` have the codes x and y, shape (c,) each.
+    """Return the inversions among records that are given as a table: `counts` records have the codes x and y, shape (c,) each.
 
     Codes are whole numbers from 0 in the order of the values. Time in proportion to c log c, whatever the number of records;
     exact for any number of them. With `ends`, the second column holds intervals from y to ends: only those count that lie wholly

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
+from sfumato.lazy import special
 from sfumato.typing import Numbers
 
 Pieces = Callable[[], Iterator[Numbers]]
@@ -27,9 +29,7 @@ def midranks(x: Numbers) -> Numbers:
 
 def normal_scores(ranks: Numbers) -> Numbers:
     """Return Φ⁻¹((rank - ½) / n), n being the number of ranks that are known."""
-    from scipy.special import ndtri
-
-    scores: Numbers = ndtri((ranks - 0.5) / max(int((~np.isnan(ranks)).sum()), 1))
+    scores: Numbers = special.ndtri((ranks - 0.5) / max(int((~np.isnan(ranks)).sum()), 1))
     return scores
 
 
@@ -86,36 +86,35 @@ def repaired(correlation: Numbers, floor: float = 0.0) -> Numbers:
     return np.asarray(fixed / np.outer(scale, scale))
 
 
-def _with_signs(vectors: Numbers) -> Numbers:
-    """Return eigenvectors whose first large element is positive: machines differ in the sign, and draws would differ with it.
+class CovarianceRegression(NamedTuple):
+    """Regression of p columns on q others, from a covariance C; regressors that depend on each other share their weight."""
 
-    >>> _with_signs(np.array([[-0.6, 0.8], [0.8, 0.6]]))
-    array([[ 0.6,  0.8],
-           [-0.8,  0.6]])
-    """
-    if not vectors.size:
-        return vectors
-    large = np.abs(vectors) > 0.5 * np.abs(vectors).max(axis=0)
-    first = vectors[np.argmax(large, axis=0), np.arange(vectors.shape[1])]
-    return np.asarray(vectors * np.where(first < 0, -1.0, 1.0))
+    beta: Numbers
+    """C₁₁⁺C₁₂, shape (q, p)."""
+    residual: Numbers
+    """C₂₂ - β'C₁₂, shape (p, p)."""
+    half: Numbers
+    """H with HH' = C₁₁⁺, shape (q, q). Draws are multiplied by it, so rounding must not change it: see `regress`."""
+    rank: int
+    """The rank of C₁₁."""
 
 
-def regress(covariance: Numbers, q: int) -> tuple[Numbers, Numbers, Numbers]:
+def regress(covariance: Numbers, q: int) -> CovarianceRegression:
     """Return the regression of the last p columns on the first q, given the covariance of all, shape (q + p, q + p).
 
-    That is β = C₁₁⁺C₁₂ (q, p), the residual covariance C₂₂ - β'C₁₂ (p, p), and H (q, r) with HH' = C₁₁⁺, r the rank of C₁₁;
-    dependent regressors share their weight.
+    H is the symmetric root of the inverse of the correlations, divided by the standard deviations. Eigenvectors alone would be
+    a root too, but their signs, and with equal eigenvalues (a balanced design) their directions, depend on rounding.
     """
     scale = np.sqrt(np.diag(covariance)[:q])
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(covariance[:q, :q] / np.outer(scale, scale))
     kept = values > 1e-9 * max(q, 1)
-    vectors = _with_signs(vectors[:, kept])
-    half = vectors / np.sqrt(values[kept]) / scale[:, None]
+    vectors = vectors[:, kept]
+    turned = vectors / np.sqrt(values[kept]) / scale[:, None]
     cross = covariance[:q, q:]
-    beta = half @ (half.T @ cross)
+    beta = turned @ (turned.T @ cross)
     residual = covariance[q:, q:] - beta.T @ cross
-    return beta, (residual + residual.T) / 2, half
+    return CovarianceRegression(beta, (residual + residual.T) / 2, turned @ vectors.T, int(kept.sum()))
 
 
 TERMS = 100
@@ -128,10 +127,8 @@ def hermite_weights(thresholds: Numbers, values: Numbers) -> Numbers:
     The function has values[l] between thresholds[l - 1] and thresholds[l]. If two such functions have weights a and b, their
     correlation is Σ aₙ bₙ ρⁿ, where ρ is that of the normal numbers (Mehler's formula).
     """
-    from scipy.special import ndtr
-
     jumps = np.diff(values)
-    share = np.diff(np.concatenate([[0.0], ndtr(thresholds), [1.0]]))
+    share = np.diff(np.concatenate([[0.0], special.ndtr(thresholds), [1.0]]))
     mean = share @ values
     spread = np.sqrt(share @ (values - mean) ** 2)
     density = np.exp(-(thresholds**2) / 2) / np.sqrt(2 * np.pi)

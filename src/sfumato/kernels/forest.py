@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.kernels.classes import classes
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 BINS = 64
 """Most bins that a column may have."""
@@ -18,9 +17,9 @@ BINS = 64
 class ForestTree(NamedTuple):
     """Nodes in the order they were made: rows with ``bins[column] <= cut`` go left; a leaf has column -1."""
 
-    column: NDArray[np.int64]
-    cut: NDArray[np.int64]
-    left: NDArray[np.int64]
+    column: Whole
+    cut: Whole
+    left: Whole
     value: Numbers
     """Shape (nodes, k): shares of the k classes, or the mean (k = 1)."""
 
@@ -117,8 +116,8 @@ def _sample(state, n, size):  # type: ignore[no-untyped-def]
 
 
 def grow_forest(
-    bins: NDArray[np.int64],
-    code: NDArray[np.int64],
+    bins: Whole,
+    code: Whole,
     value: Numbers,
     k: int,
     trees: int = 100,
@@ -140,7 +139,7 @@ def grow_forest(
     ]
 
 
-def grow_tree(bins: NDArray[np.int64], code: NDArray[np.int64], value: Numbers, k: int, smallest: int) -> ForestTree:
+def grow_tree(bins: Whole, code: Whole, value: Numbers, k: int, smallest: int) -> ForestTree:
     """Grow one tree on all rows, each split chosen among all columns; see `grow_forest`. Nothing is random."""
     rows, state = np.arange(len(bins)), np.zeros(1, np.uint64)
     return ForestTree(*_grow(bins, code, value, rows, bins.shape[1], k, smallest, state))
@@ -156,7 +155,7 @@ def _predict(column, cut, left, value, bins, out):  # type: ignore[no-untyped-de
             out[row, c] += value[at, c]
 
 
-def predict_forest(trees: list[ForestTree], bins: NDArray[np.int64]) -> Numbers:
+def predict_forest(trees: list[ForestTree], bins: Whole) -> Numbers:
     """Return the mean over the trees of the leaves that each row falls into, shape (n, k); rows that are alike are done once."""
     labels, sizes = classes(list(bins.T), len(bins))
     one = np.empty(len(sizes), np.int64)

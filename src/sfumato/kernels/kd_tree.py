@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+
+from sfumato.typing import Numbers, Whole
 
 _LEAF = 16
 """About how many points a leaf holds."""
@@ -21,21 +22,21 @@ _LEAF = 16
 class PointTree(NamedTuple):
     """The arrays of a tree: n points in p columns, L leaves, 2L - 1 nodes."""
 
-    points: NDArray[np.float64]
+    points: Numbers
     """Shape (n, p), leaf by leaf."""
-    record: NDArray[np.int64]
+    record: Whole
     """Which record stands in each place, shape (n,)."""
-    place: NDArray[np.int64]
+    place: Whole
     """Where each record stands, by record number."""
-    filled: NDArray[np.int64]
+    filled: Whole
     """How many points are left in each leaf, shape (L,); they stand first."""
-    box: NDArray[np.float64]
+    box: Numbers
     """Lower and upper ends of each node's box, shape (2L - 1, 2, p)."""
-    reach: NDArray[np.float64]
+    reach: Numbers
     """Largest squared distance of a node's points from `origin`, shape (2L - 1,); negative if none are left."""
-    lowest: NDArray[np.int64]
+    lowest: Whole
     """Lowest record number in each node, shape (2L - 1,)."""
-    origin: NDArray[np.float64]
+    origin: Numbers
     """The mean of the points, shape (p,)."""
 
 

@@ -10,9 +10,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.typing import Numbers
+
 Compiled = TypeVar("Compiled")
 _FEW = 1_024
-"""A job of so many numbers is small."""
+"""A job of at most this many numbers is small."""
 _JOBS = 1_000
 """So many small jobs take about as long as loading numba with a kernel (0.4 s): who has done these will do more."""
 
@@ -63,18 +65,18 @@ def words(key: bytes, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return result
 
 
-def uniforms(key: bytes, counters: NDArray[np.uint64]) -> NDArray[np.float64]:
+def uniforms(key: bytes, counters: NDArray[np.uint64]) -> Numbers:
     """Return one number in the open interval (0, 1) per counter: the midpoint of one of 2^52 equal cells."""
     drawn = words(key, counters)
     return _midpoints(drawn, drawn.view(np.float64))  # in place: draws are many, and memory that is new is slow
 
 
-def midpoints(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def midpoints(words: NDArray[np.uint64]) -> Numbers:
     """Return the midpoint of the cell of (0, 1) that each 64-bit word falls in; 2^52 cells, so that midpoints are exact."""
     return _midpoints(words, np.empty(words.shape))
 
 
-def _midpoints(words: NDArray[np.uint64], out: NDArray[np.float64]) -> NDArray[np.float64]:
+def _midpoints(words: NDArray[np.uint64], out: Numbers) -> Numbers:
     if (compiled := _compiled.for_size(words.size)) is None:
         out[...] = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     else:
@@ -182,7 +184,7 @@ def _ppf(p: Any, out: Any) -> None:
         out[i] = -x / y if q < 0.0 else x / y
 
 
-def normals_from(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
+def normals_from(uniforms: Numbers) -> Numbers:
     """Return the standard normal quantile of each number in (0, 1); shape as given."""
     uniforms = np.ascontiguousarray(uniforms, np.float64)
     if (compiled := _compiled_normal.for_size(uniforms.size)) is None:

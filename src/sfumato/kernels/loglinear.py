@@ -12,11 +12,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.typing import Codes, Numbers, Whole
+from sfumato.typing import Codes, Flags, Numbers, Whole
 
 
 def layout(levels: Sequence[int], margins: Sequence[tuple[int, ...]]) -> tuple[Whole, Whole, Whole]:
-    """Return `members` and `strides`, shape (g, m), and `starts`, shape (g + 1,), of margins over keys with so many levels.
+    """Return `members` and `strides`, shape (g, m), and `starts`, shape (g + 1,), of margins over keys with these numbers of levels.
 
     >>> members, strides, starts = layout([2, 3, 4], [(0, 1), (2,)])
     >>> starts.tolist()
@@ -101,7 +101,7 @@ def _walk(
     members: Whole,
     strides: Whole,
     starts: Whole,
-    allowed: NDArray[np.bool_],
+    allowed: Flags,
     cells: Codes,
     limit: int,
 ) -> int:

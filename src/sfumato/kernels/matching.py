@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.kernels.classes import mix64
 from sfumato.kernels.sorting import sorted_runs
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 
 class Matches(NamedTuple):
@@ -50,7 +50,7 @@ def sorted_within(groups: Whole, values: Numbers, size: int) -> Whole:
     return out
 
 
-def held(groups: Whole, values: Numbers, counts: NDArray[np.int64], size: int) -> GroupedValues:
+def held(groups: Whole, values: Numbers, counts: Whole, size: int) -> GroupedValues:
     """Sort m counted values into `size` groups."""
     order = sorted_within(groups, values, size)
     starts = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=size))]).astype(np.int64)
@@ -106,9 +106,9 @@ def _join(asked, held, asked_parts, held_parts, asked_starts, held_starts, ends,
 class ByPattern(NamedTuple):
     """Rows sorted by which of their values are missing."""
 
-    order: NDArray[np.int64]
+    order: Whole
     """The row that comes first, second and so on, shape (c,)."""
-    starts: NDArray[np.int64]
+    starts: Whole
     """Where the rows of each pattern start, and the last end."""
     codes: NDArray[np.int32]
     """The rows in this order, shape (c, p)."""
@@ -311,7 +311,7 @@ def match(codes, parts, p, q, skipped, slots, group, found):  # type: ignore[no-
 
 @numba.njit(cache=True, nogil=True)
 def room(rows, keys):  # type: ignore[no-untyped-def]
-    """Return the arrays that `match` works in and writes to, for so many rows and keys."""
+    """Return the arrays that `match` works in and writes to, for these numbers of rows and keys."""
     size = 4
     while size < 2 * rows:
         size *= 2
@@ -340,9 +340,7 @@ def _sums(codes, parts, amounts, starts, wanted):  # type: ignore[no-untyped-def
     return out
 
 
-def wildcard_sums(
-    codes: NDArray[np.int32], amounts: NDArray[np.float64], wanted: NDArray[np.bool_] | None = None
-) -> NDArray[np.float64]:
+def wildcard_sums(codes: NDArray[np.int32], amounts: Numbers, wanted: Flags | None = None) -> Numbers:
     """Return for each row the sums of `amounts` over all rows that agree with it wherever both have a value.
 
     `codes` has shape (c, p), -1 is missing; `amounts` and the result have shape (c, a). A row matches itself. Only rows in

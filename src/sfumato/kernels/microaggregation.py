@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.kernels.classes import centres
 from sfumato.kernels.kd_tree import centre, farthest, nearest, plant, remove, squared
@@ -73,14 +72,14 @@ def _mdav(x, k):  # type: ignore[no-untyped-def]
     return labels
 
 
-def mdav(x: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def mdav(x: Numbers, k: int) -> Whole:
     """Return the group of each point, numbered as they are made, shape (n,); x has shape (n, p), k is at least 2.
 
     While 3k or more are left: the point farthest from their mean with its k - 1 nearest, then the point farthest from that
     one with its k - 1 nearest. Of 2k up to 3k - 1 that are left, one more such group; the rest is the last group. Ties go to
     the lower row number. Equal to a full scan, and far from quadratic in n where there are few columns.
     """
-    labels: NDArray[np.int64] = _mdav(np.ascontiguousarray(x, np.float64), k)
+    labels: Whole = _mdav(np.ascontiguousarray(x, np.float64), k)
     return labels
 
 
@@ -155,7 +154,7 @@ def _assign_rest(x, labels, groups):  # type: ignore[no-untyped-def]
                     best, labels[i] = d, g
 
 
-def v_mdav(x: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.int64]:
+def v_mdav(x: Numbers, k: int, gamma: float) -> Whole:
     """Return the group of each point, numbered as they are made, shape (n,); x has shape (n, p), n >= k >= 2.
 
     While k or more are left: the point farthest from the mean of all with its k - 1 nearest. The free point closest to any
@@ -163,7 +162,7 @@ def v_mdav(x: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.int64]:
     Fewer than k at the end go each to the group with the closest mean. Ties go to the lower row number.
     """
     x = np.ascontiguousarray(x, np.float64)
-    labels: NDArray[np.int64]
+    labels: Whole
     labels, groups = _v_mdav(x, k, gamma)
     _assign_rest(x, labels, groups)
     return labels
@@ -449,12 +448,12 @@ def _walk_back(size):  # type: ignore[no-untyped-def]
     return count - 1 - labels
 
 
-def optimal_groups(x: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def optimal_groups(x: Numbers, k: int) -> Whole:
     """Return the groups of at least k of sorted values x (n,), n >= k, with the least sum of squares within groups.
 
     The shortest path of Hansen and Mukherjee (2003): an optimal group is a run of k to 2k - 1 sorted values, so the best way to
     cut the first j values follows from the best ways to cut fewer. O(k n), and O(n log k) for large k.
     """
     x = np.ascontiguousarray(x, np.float64)
-    labels: NDArray[np.int64] = _walk_back(_step_by_step(x, k) if k <= LARGE else _by_halving(x, k))
+    labels: Whole = _walk_back(_step_by_step(x, k) if k <= LARGE else _by_halving(x, k))
     return labels

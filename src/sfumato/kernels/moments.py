@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,9 +12,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.typing import Numbers
+from sfumato.lazy import stats
+from sfumato.typing import Flags, Numbers, Whole
 
 _lock = threading.Lock()
 _inside = 0
@@ -76,7 +78,7 @@ def centred_products(matrix: Numbers, mean: Numbers) -> Numbers:
         return rows.T @ rows
 
 
-def is_constant(mean: Numbers, variance: Numbers) -> NDArray[np.bool_]:
+def is_constant(mean: Numbers, variance: Numbers) -> Flags:
     """Return which columns do not vary, up to the rounding of their mean; shape as given.
 
     The mean of a million times 0.1 is not quite 0.1, so the variance of a constant need not come out as zero.
@@ -217,7 +219,7 @@ def rank_shares(x: Numbers, weights: Numbers | None = None) -> Numbers:
 
 def _centred(
     count: Numbers, weight: Numbers, sums: Numbers, squares: Numbers, products: Numbers
-) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+) -> tuple[Numbers, Numbers, Flags]:
     """Return covariances and correlations about the means of the records that have both columns, and which lost digits."""
     enough = count >= 2
     weight = np.where(enough, weight, np.nan)
@@ -247,8 +249,6 @@ def robust_location_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
     For normal records they estimate mean and covariance; just under half of the records may lie anywhere.
     A column of which more than half is one value has no median absolute deviation: its standard deviation is used.
     """
-    from scipy.stats import chi2
-
     x = complete(x)
     middle = np.median(x, axis=0)
     x = x - middle  # a constant column is then exactly zero
@@ -258,15 +258,117 @@ def robust_location_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
     if rank == 0 or np.median(distance) == 0:  # more than half of the records are one point
         return middle + centre, scatter
     # one step of reweighting: records within the 90 % ellipsoid, scaled so that half of the records lie within the 50 % one
-    kept = x[distance <= np.median(distance) * chi2.ppf(KEPT, rank) / chi2.ppf(0.5, rank)]
+    kept = x[distance <= np.median(distance) * stats.chi2.ppf(KEPT, rank) / stats.chi2.ppf(0.5, rank)]
     # the covariance within that ellipsoid is too small by this factor (Croux and Haesbroeck 1999)
-    factor = KEPT / float(chi2.cdf(chi2.ppf(KEPT, rank), rank + 2))
+    factor = KEPT / float(stats.chi2.cdf(stats.chi2.ppf(KEPT, rank), rank + 2))
     location = kept.mean(axis=0)
     again = factor * (kept - location).T @ (kept - location) / max(len(kept) - 1, 1)
     flat = _axes(again)[0].size
     if flat < rank and flat < _axes(np.atleast_2d(np.cov(x.T, ddof=0)))[0].size:
         return middle + centre, scatter  # the kept records lie in a plane and others do not: these must still count
     return middle + location, again
+
+
+def determinant_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the centre (p,) and the scatter (p, p) of the complete rows of x (n, p) by the minimum covariance determinant.
+
+    Of the halves of the records, (n + p + 1) // 2 each, the one whose covariance has the smallest determinant, scaled for normal
+    records; then the mean and covariance of all records within its 97.5 % ellipsoid, scaled again (Rousseeuw 1985; Rousseeuw and
+    Van Driessen 1999, with the deterministic starts of Hubert, Rousseeuw and Verdonck 2012). In one column it is exact; in
+    several the best of four starts, in small files of 500 more, improved until it stays. The corrections for small samples of
+    Pison et al. (2002) are left out. A scatter of 0 in some direction is returned where half of the records lie in a plane.
+    """
+    from scipy.stats import chi2
+
+    x = complete(x)
+    n, p = x.shape
+    size = min((n + p + 1) // 2, n)
+
+    def scaled(half: Numbers) -> tuple[Numbers, Numbers]:
+        """Return mean and covariance; the scale makes that of the nearest share of normal records unbiased."""
+        share = len(half) / n
+        factor = share / float(chi2.cdf(chi2.ppf(share, p), p + 2)) if share < 1 else 1.0
+        away = half - half.mean(axis=0)
+        return half.mean(axis=0), factor * away.T @ away / max(len(half) - 1, 1)
+
+    def volume(rows: Whole) -> float:
+        return float(np.linalg.det(np.cov(x[rows].T, ddof=0).reshape(p, p)))
+
+    if p == 1:
+        best = _densest(x[:, 0], size)
+    else:
+        begun = sorted((_concentrated(x, start, size, 2) for start in _starts(x)), key=volume)
+        best = min((_improved(x, rows, size, 200) for rows in begun[:10]), key=volume)
+    centre, scatter = scaled(x[best])
+    if np.linalg.matrix_rank(scatter) < p:
+        return centre, scatter
+    z = whitened(x, centre, scatter)
+    return scaled(x[np.einsum("ij,ij->i", z, z) <= chi2.ppf(0.975, p)])
+
+
+def _densest(column: Numbers, size: int) -> Whole:
+    """Return the rows of the `size` values in a row that have the smallest variance, shape (size,)."""
+    order = np.argsort(column, kind="stable")
+    ordered = column[order] - np.median(column)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (ordered, ordered**2))
+    within = squares[size:] - squares[:-size] - (sums[size:] - sums[:-size]) ** 2 / size
+    first = int(np.argmin(within))
+    return order[first : first + size]
+
+
+_SMALL, _TRIED = 600, 500
+"""Records up to which a search begins with p + 1 of them, too, and how often."""
+
+
+def _starts(x: Numbers) -> Iterator[Numbers]:
+    """Yield distances of the records from a centre, by four scatters that wild records hardly move, and by few records; (n,)."""
+    from scipy.stats import norm, rankdata
+
+    z = whitened(x, *robust_location_scatter(x))
+    yield np.einsum("ij,ij->i", z, z)
+    n, p = x.shape
+    if n <= _SMALL:
+        whole = math.comb(n, p + 1) <= _TRIED  # every p + 1 records, or some from everywhere
+        some = ((k + np.arange(p + 1) * (1 + k // n)) % n for k in range(_TRIED))
+        for few in itertools.combinations(range(n), p + 1) if whole else some:
+            scatter = np.cov(x[list(few)].T, ddof=0).reshape(p, p)
+            if np.linalg.matrix_rank(scatter) == p:
+                z = whitened(x, x[list(few)].mean(axis=0), scatter)
+                yield np.einsum("ij,ij->i", z, z)
+    spread = MAD * np.median(np.abs(x - np.median(x, axis=0)), axis=0)
+    z = (x - np.median(x, axis=0)) / np.where(spread > 0, spread, x.std(axis=0) + (x.std(axis=0) == 0))
+    length = np.sqrt(np.einsum("ij,ij->i", z, z))[:, None]
+    scores = norm.ppf((rankdata(x, axis=0) - 1 / 3) / (len(x) + 1 / 3))
+    for shape in (np.tanh(z), scores, z / np.where(length > 0, length, 1)):
+        _, axes = np.linalg.eigh(np.atleast_2d(np.cov(shape.T)))
+        turned = z @ axes
+        turned = turned - np.median(turned, axis=0)
+        size = np.median(np.abs(turned), axis=0)
+        yield ((turned / np.where(size > 0, size, 1)) ** 2).sum(axis=1)
+
+
+def _concentrated(x: Numbers, distance: Numbers, size: int, steps: int) -> Whole:
+    """Return a half of the records that begins with the nearest by some distance, after some steps; rows, shape (size,)."""
+    return _improved(x, np.argsort(distance, kind="stable")[:size], size, steps)
+
+
+def _improved(x: Numbers, rows: Whole, size: int, steps: int) -> Whole:
+    """Return the half of the records nearest to the mean of another half in its scatter, and so on; shape (size,).
+
+    Each step lowers the determinant of their covariance, until they stay the same.
+    """
+    rows = np.sort(rows)
+    for _ in range(steps):
+        half = x[rows]
+        scatter = np.cov(half.T, ddof=0).reshape(x.shape[1], x.shape[1])
+        if np.linalg.matrix_rank(scatter) < x.shape[1]:
+            return rows
+        z = whitened(x, half.mean(axis=0), scatter)
+        nearer = np.sort(np.argsort(np.einsum("ij,ij->i", z, z), kind="stable")[:size])
+        if np.array_equal(nearer, rows):
+            break
+        rows = nearer
+    return rows
 
 
 def whitened(x: Numbers, centre: Numbers, scatter: Numbers) -> Numbers:

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 MOST = 300
 """A target in more sums than this is taken to face somebody who knows all other unknowns that are in several sums."""
@@ -36,7 +35,7 @@ class NearSums(NamedTuple):
     variance: Numbers
     side: Whole
     """Who knows the unknown beforehand; negative for nobody."""
-    grouped: NDArray[np.bool_]
+    grouped: Flags
     single: Numbers
     """Variance of the unknowns that are in this sum alone, shape (sums,)."""
     first: Whole

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 # y = M d + noise, d independent with variances v, S the covariance of y. Rows of M are the sums, its columns the unknowns; S falls
 # into blocks of rows that share an unknown, which are inverted one by one. Blocks too large for that: see `near_sums`.
@@ -46,7 +45,7 @@ class NoisySums(NamedTuple):
     variance: Numbers
     side: Whole
     """Who knows the unknown beforehand."""
-    simple: NDArray[np.bool_]
+    simple: Flags
     """Whether an unknown has one row, attacks, and its side knows no other in the block."""
     group_start: Whole
     group_unknown: Whole
@@ -259,7 +258,7 @@ def _second(sums, row, who, worth, q):  # type: ignore[no-untyped-def]
     return -1
 
 
-def learned(sums: NoisySums, wanted: NDArray[np.bool_], dense: int) -> tuple[Numbers, Numbers, Whole]:
+def learned(sums: NoisySums, wanted: Flags, dense: int) -> tuple[Numbers, Numbers, Whole]:
     """Return for every unknown m'S⁻¹m, the most that knowing somebody else's takes off its posterior variance, and by whose.
 
     The posterior variance of unknown h is v - v² m'S⁻¹m; whoever knows g as well has less by C_gh²/C_gg, with C the posterior

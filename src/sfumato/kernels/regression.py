@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.typing import Numbers
+from sfumato.lazy import linalg, optimize
+from sfumato.typing import Flags, Numbers, Whole
 
 TOLERANCE = 1e-10
 """A column is a combination of others if less than this share of its length is its own."""
@@ -30,7 +30,7 @@ def triangle(x: Numbers) -> Numbers:
     return np.asarray(np.linalg.qr(x, mode="r"))
 
 
-def independent(x: Numbers) -> NDArray[np.bool_]:
+def independent(x: Numbers) -> Flags:
     """Return which columns are no combination of earlier ones, shape (k,), as regression programs drop them.
 
     >>> independent(np.array([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0], [1.0, 2.0, 5.0]])).tolist()
@@ -112,7 +112,7 @@ class Basis(NamedTuple):
     """Shape (n, r)."""
     back: Numbers
     """What turns their coefficients into those of the k columns, shape (k, r)."""
-    estimable: NDArray[np.bool_]
+    estimable: Flags
     """Which of the k coefficients can be told, shape (k,)."""
 
 
@@ -129,7 +129,7 @@ def orthonormal(x: Numbers) -> Basis:
     return Basis(x / scale @ back, back / scale[:, None], _estimable(vt[rank:]))
 
 
-def information_inverse(information: Numbers) -> tuple[Numbers, NDArray[np.bool_], int]:
+def information_inverse(information: Numbers) -> tuple[Numbers, Flags, int]:
     """Return the generalised inverse of a k x k information, which coefficients can be told, and its rank."""
     scale = np.sqrt(np.diag(information))
     scale = np.where(scale > 0, scale, 1.0)
@@ -139,7 +139,7 @@ def information_inverse(information: Numbers) -> tuple[Numbers, NDArray[np.bool_
     return inverse / np.outer(scale, scale), _estimable(vectors[:, ~good].T), int(good.sum())
 
 
-def _inverse(r: Numbers) -> tuple[Numbers, NDArray[np.bool_], Numbers, int]:
+def _inverse(r: Numbers) -> tuple[Numbers, Flags, Numbers, int]:
     """Return (R'R)⁺, which coefficients are orthogonal to what R does not see, R⁺, and the rank."""
     u, s, vt = np.linalg.svd(r, full_matrices=True)
     rank = _rank(s)
@@ -151,7 +151,7 @@ def _rank(singular: Numbers) -> int:
     return int((singular > TOLERANCE * max(singular.max(initial=0.0), 1e-300)).sum())
 
 
-def _estimable(unseen: Numbers) -> NDArray[np.bool_]:
+def _estimable(unseen: Numbers) -> Flags:
     """Return which coefficients are orthogonal to the directions (m, k) that are not seen, shape (k,)."""
     return np.asarray(np.linalg.norm(unseen, axis=0) < 1e-6)
 
@@ -169,7 +169,7 @@ def ridge(x: Numbers, y: Numbers, penalty: float) -> tuple[float, Numbers]:
 
 def multinomial(
     x: Numbers,
-    code: NDArray[np.int64],
+    code: Whole,
     k: int,
     penalty: float,
     weights: Numbers | None = None,
@@ -181,9 +181,6 @@ def multinomial(
     `weights` (n,) are 1 if not given. The search is in coordinates in which the columns are uncorrelated, as Böhning's (1992)
     bound of the curvature suggests: it takes a tenth of the steps. It ends where a step gains a share of less than `tolerance`.
     """
-    from scipy.linalg import solve_triangular
-    from scipy.optimize import minimize
-
     n, q = x.shape
     w = np.ones(n) if weights is None else weights
     total, rows = float(w.sum()), np.arange(n)
@@ -193,7 +190,7 @@ def multinomial(
     centre = w @ x / total
     z = (x - centre) * np.sqrt(w)[:, None]
     curvature = (z.T @ z / 2 + max(penalty, 1e-9 * total) * np.eye(q)) / total
-    turn = solve_triangular(np.linalg.cholesky(curvature), np.eye(q), lower=True).T  # slopes = turn @ theta
+    turn = linalg.solve_triangular(np.linalg.cholesky(curvature), np.eye(q), lower=True).T  # slopes = turn @ theta
     v = (x - centre) @ turn
 
     def loss(theta: Numbers) -> tuple[float, Numbers]:
@@ -207,7 +204,7 @@ def multinomial(
         off = (e / sums[:, None] - hit) * w[:, None]
         return value / total, np.concatenate([off.sum(axis=0), (v.T @ off + penalty * turn.T @ slopes).ravel()]) / total
 
-    found = minimize(
+    found = optimize.minimize(
         loss,
         start,
         jac=True,

@@ -6,6 +6,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.typing import Numbers, Whole
+
 _DIGIT = 11
 _PASSES = 3
 _SHORT = 24
@@ -89,7 +91,7 @@ def _runs(keys, least, begins, values):  # type: ignore[no-untyped-def]
     return count
 
 
-def ranks(x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def ranks(x: Numbers) -> tuple[NDArray[np.int32], Numbers]:
     """Return for each number its place among the distinct ones, shape (n,), and those from the smallest up; NaN has place -1.
 
     >>> ranks(np.array([2.5, np.nan, -1.0, 2.5]))
@@ -117,7 +119,7 @@ def _number_runs(keys, order, labels, sizes, firsts):  # type: ignore[no-untyped
     return count + 1
 
 
-def whole_number_runs(x: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def whole_number_runs(x: Whole) -> tuple[Whole, Whole, Whole]:
     """Return the distinct whole numbers from the smallest up, the place of each number among them, and how often each occurs.
 
     None may be negative. The same as `numpy.unique` with inverse and counts, in a third of the time; at most 2^31 - 1 numbers.
@@ -135,7 +137,7 @@ def whole_number_runs(x: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[
     return firsts[:count], labels, sizes[:count]
 
 
-def sorted_runs(x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+def sorted_runs(x: Numbers) -> tuple[NDArray[np.int32], NDArray[np.int32], Numbers]:
     """Sort numbers, none of them NaN: return their row numbers from the smallest up, and the runs of equal values in them.
 
     Equal values stand in row order. Runs are given by where each begins, with a last entry for the end of the last one, and by

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.typing import Integers, Numbers
 
@@ -44,9 +43,9 @@ def _drop(pool, place, i, begin, sizes, c):  # type: ignore[no-untyped-def]
 
 
 def pairs_of_different(
-    queue: Integers, label: Integers, cell: Integers, pool: Integers, uniforms: NDArray[np.float64], pairs: int
+    queue: Integers, label: Integers, cell: Integers, pool: Integers, uniforms: Numbers, pairs: int
 ) -> Integers:
-    """Return for each unit the one it is paired with, itself if none; at most so many pairs are made.
+    """Return for each unit the one it is paired with, itself if none; make at most `pairs` pairs.
 
     Units come in the order of `queue`. Each that is still free is paired with a free unit of the same class (`label`, from 0)
     whose `cell` (class and value, from 0) is another. `pool` holds all units class by class, in random order inside a class:

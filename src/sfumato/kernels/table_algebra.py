@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.typing import Flags, Numbers, Whole
 
@@ -242,7 +241,7 @@ def choose_values(
     parts: Whole,
     order: Whole,
     step: Numbers,
-    up: NDArray[np.bool_],
+    up: Flags,
     error: Numbers,
     square: Numbers,
     absolute: Numbers,
@@ -303,7 +302,7 @@ def _change(
     sum_ptr: Whole,
     sums: Whole,
     step: Numbers,
-    up: NDArray[np.bool_],
+    up: Flags,
     error: Numbers,
     square: Numbers,
     absolute: Numbers,
@@ -323,7 +322,7 @@ def _change(
 
 
 @numba.njit(cache=True, nogil=True)
-def _flip(sum_ptr: Whole, sums: Whole, step: Numbers, up: NDArray[np.bool_], error: Numbers, i: int) -> None:
+def _flip(sum_ptr: Whole, sums: Whole, step: Numbers, up: Flags, error: Numbers, i: int) -> None:
     move = -step[i] if up[i] else step[i]
     up[i] = not up[i]
     for s in range(sum_ptr[i], sum_ptr[i + 1]):

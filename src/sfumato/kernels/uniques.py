@@ -8,10 +8,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.typing import Codes, Numbers
+from sfumato.lazy import special
+from sfumato.typing import Codes, Flags, Numbers, Whole
 
 _MOST_BITS = 2**31
-"""Up to so many bits are kept, one for every candidate and set of columns: they save a look through all sets of a row."""
+"""Largest number of bits that are kept, one for every candidate and set of columns: they save a look through all sets of a row."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -105,9 +106,7 @@ def _refine(rows, live, begins, column, levels, sizes, wildcard, chosen, deeper,
 class _UniqueSearch:
     """The sets found so far, and the walk that finds them."""
 
-    def __init__(
-        self, codes: NDArray[np.int32], sizes: NDArray[np.int64], wildcard: bool, live: NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, codes: NDArray[np.int32], sizes: Whole, wildcard: bool, live: Flags) -> None:
         columns = [np.ascontiguousarray(codes[:, j] + 1, np.int32) for j in range(codes.shape[1])]
         levels = [int(column.max(initial=0)) + 1 for column in columns]
         # columns of many values come last, hence first on the way down: they leave the smallest groups
@@ -119,9 +118,7 @@ class _UniqueSearch:
         self.found = 0
         self.bits, self.slot, self.above = _bits(live, len(columns))
 
-    def visit(
-        self, group: tuple[Codes, NDArray[np.bool_], NDArray[np.int64]], chosen: int, below: int, left: int
-    ) -> None:
+    def visit(self, group: tuple[Codes, Flags, Whole], chosen: int, below: int, left: int) -> None:
         """Add each column before the `below`-th to the chosen ones, then others before it: every set comes after its subsets."""
         for place in range(below):
             j, column, levels = self.columns[place]
@@ -141,7 +138,7 @@ class _UniqueSearch:
                 setattr(self, name, np.concatenate([getattr(self, name)[: self.found], room]))
 
 
-def _bits(live: NDArray[np.bool_], columns: int) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint64]]:
+def _bits(live: Flags, columns: int) -> tuple[NDArray[np.uint64], Whole, NDArray[np.uint64]]:
     """Return room for a bit per live row and set of columns, each row's place in it, and the bits of every set's supersets."""
     slot, count = np.cumsum(live) - 1, int(live.sum())
     if columns > 12 or count << columns > _MOST_BITS:
@@ -156,11 +153,11 @@ def _bits(live: NDArray[np.bool_], columns: int) -> tuple[NDArray[np.uint64], ND
 
 def minimal_uniques(
     codes: NDArray[np.int32],
-    sizes: NDArray[np.int64],
+    sizes: Whole,
     most: int,
     wildcard: bool = False,
-    candidates: NDArray[np.bool_] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    candidates: Flags | None = None,
+) -> tuple[Whole, Whole]:
     """Return all minimal sets of up to `most` columns on which a row is unique: the row and the set of each, shape (m,).
 
     `codes` (c, p) has distinct rows, -1 for missing, and `sizes` (c,) how often each stands in the file; a set is a whole
@@ -189,7 +186,7 @@ def minimal_uniques(
 
 
 _MANY = 20
-"""From so many successes on both series end soon, whatever p."""
+"""From this number of successes on, both series end soon, whatever p."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -251,10 +248,8 @@ def reciprocal_moments(successes: NDArray[Any], p: NDArray[Any]) -> tuple[Number
     >>> mean.round(4).tolist()
     [0.6931, 0.5]
     """
-    from scipy.special import spence
-
     counts = np.ascontiguousarray(successes, dtype=np.int64)
     shares = np.ascontiguousarray(p, dtype=np.float64)
     mean, square = np.empty(len(counts)), np.empty(len(counts))
-    _moments(counts, shares, spence(shares), mean, square)
+    _moments(counts, shares, special.spence(shares), mean, square)
     return mean, square

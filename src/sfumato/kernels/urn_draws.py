@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.typing import Numbers
+from sfumato.lazy import optimize, special
+from sfumato.typing import Numbers, Whole
 
 _SERIES_FROM = 16.0
 
@@ -37,10 +38,8 @@ def log_choose(n: ArrayLike, k: ArrayLike) -> Numbers:
 
 def _stirling(m: Numbers) -> Numbers:
     """Return log m! − [(m + ½) log m − m + ½ log 2π]."""
-    from scipy.special import gammaln
-
     small = np.minimum(m, _SERIES_FROM)
-    exact = gammaln(small + 1) - (small + 0.5) * np.log(small) + small - 0.5 * np.log(2 * np.pi)
+    exact = special.gammaln(small + 1) - (small + 0.5) * np.log(small) + small - 0.5 * np.log(2 * np.pi)
     w = 1 / (m * m)
     series = (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w / 1188)))) / m
     return np.asarray(np.where(m < _SERIES_FROM, exact, series), dtype=np.float64)
@@ -174,7 +173,7 @@ def all_but_one(series: Sequence[Series], counts: Sequence[int], top: int) -> li
 
 
 _SMALL = 64
-"""Urns with up to so many balls of a colour get their mean number drawn from the whole series."""
+"""Urns with at most this many balls of a colour get their mean number drawn from the whole series."""
 
 
 class Tilted(NamedTuple):
@@ -186,7 +185,7 @@ class Tilted(NamedTuple):
     """Logarithm of what the coefficients of each series summed to, shape (distinct cells,)."""
 
 
-def tilted(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) -> Tilted:
+def tilted(values: Numbers, counts: Whole, q: int, finite: bool) -> Tilted:
     """Return the series of the distinct values (proportions, or numbers of balls if `finite`), each taken `counts` times.
 
     `values` are positive, shape (distinct cells,); 0 < q, and q is below the number of balls if `finite`.
@@ -196,7 +195,7 @@ def tilted(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) -> 
     return Tilted(log_theta, [s for s, _ in made], np.array([n for _, n in made]))
 
 
-def log_sum_of_squares(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) -> float:
+def log_sum_of_squares(values: Numbers, counts: Whole, q: int, finite: bool) -> float:
     """Return the logarithm of Σ_x Π c_i(x_i) over all x with total q.
 
     Both colours of two balls each, one ball drawn twice: 2² + 2² = 8.
@@ -210,15 +209,13 @@ def log_sum_of_squares(values: Numbers, counts: NDArray[np.int64], q: int, finit
 
 
 def _series(value: float, log_theta: float, q: int, finite: bool) -> tuple[Series, float]:
-    from scipy.special import gammaln
-
     root = math.exp(log_theta / 2)
     centre = value * root / (1 + root) if finite else value * root
     reach = 30 + 10 * math.sqrt(centre)  # beyond it, coefficients are less than e⁻⁶⁰ of the largest
     low = max(0, math.floor(min(centre, q) - reach))
     high = math.ceil(min(q, value if finite else q, centre + reach))
     x = np.arange(low, high + 1, dtype=np.float64)
-    once = log_choose(value, x) if finite else x * math.log(value) - gammaln(x + 1)
+    once = log_choose(value, x) if finite else x * math.log(value) - special.gammaln(x + 1)
     log = 2 * once + x * log_theta
     largest = float(log.max())
     mass = np.exp(log - largest)
@@ -226,9 +223,8 @@ def _series(value: float, log_theta: float, q: int, finite: bool) -> tuple[Serie
     return Series(low, mass / total), largest + math.log(total)
 
 
-def _log_root(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) -> float:
+def _log_root(values: Numbers, counts: Whole, q: int, finite: bool) -> float:
     """Return log √θ at which the sum is about q on average; how nearly does not matter."""
-    from scipy.optimize import brentq
 
     def excess(log_root: float) -> float:
         return float(counts @ _means(values, log_root, finite)) - q
@@ -240,20 +236,18 @@ def _log_root(values: Numbers, counts: NDArray[np.int64], q: int, finite: bool) 
     step = 1.0
     while excess(high) < 0 and step < 1e6:
         high, step = high + step, 2 * step
-    return float(brentq(excess, low, high, xtol=0.01 / math.sqrt(q))) if low < high else low
+    return float(optimize.brentq(excess, low, high, xtol=0.01 / math.sqrt(q))) if low < high else low
 
 
 def _means(values: Numbers, log_root: float, finite: bool) -> Numbers:
     """Return about how many are drawn on average from each cell, under the tilted series."""
-    from scipy.special import i0e, i1e
-
     root = math.exp(min(log_root, 350.0))
     if not finite:
         centre = values * root
-        return np.asarray(centre * i1e(2 * centre) / i0e(2 * centre))
+        return np.asarray(centre * special.i1e(2 * centre) / special.i0e(2 * centre))
     rate = min(root, 1 / root) / (1 + min(root, 1 / root)) if root else 0.0
     centre = values * rate
-    means = centre - centre * (1 - i1e(2 * centre) / i0e(2 * centre)) * (1 - 2 * rate)
+    means = centre - centre * (1 - special.i1e(2 * centre) / special.i0e(2 * centre)) * (1 - 2 * rate)
     means = values - means if root > 1 else means  # drawing the many is leaving the few
     small = values <= _SMALL
     if small.any():
@@ -281,7 +275,7 @@ def work(distinct: int, cells: int, q: int, lift: int) -> float:
     return float(_grid(q)) ** 2 * distinct * nodes * 4
 
 
-def largest_chances(values: Numbers, counts: NDArray[np.int64], q: int, lift: int = 1, finite: bool = False) -> Numbers:
+def largest_chances(values: Numbers, counts: Whole, q: int, lift: int = 1, finite: bool = False) -> Numbers:
     """Return the chance for each distinct value (proportions, or numbers of balls if `finite`) when a cell of it is lifted.
 
     `counts` cells have each value. If `finite`, y is drawn without a ball of the lifted cell, and x with it.
@@ -341,14 +335,12 @@ def _gauss(degree: int) -> Iterator[tuple[float, float]]:
 
 def _masses(values: Numbers, q: int, total: int, size: int, finite: bool) -> Numbers:
     """Return Poisson or binomial chances of 0, 1, ..., in rows, with means that sum to q."""
-    from scipy.special import gammaln, xlog1py, xlogy
-
     x = np.arange(size, dtype=np.float64)
     n = values[:, None]
     if not finite:
-        return np.asarray(np.exp(xlogy(x, q * n) - q * n - gammaln(x + 1)))
+        return np.asarray(np.exp(special.xlogy(x, q * n) - q * n - special.gammaln(x + 1)))
     rate, taken = q / total, np.minimum(x, n)
-    log = log_choose(n, taken) + xlogy(taken, rate) + xlog1py(n - taken, -rate)
+    log = log_choose(n, taken) + special.xlogy(taken, rate) + special.xlog1py(n - taken, -rate)
     return np.where(x > n, 0.0, np.exp(log))
 
 
@@ -357,7 +349,7 @@ def _whole(q: int, total: int, finite: bool) -> float:
     return float(_masses(np.array([float(total)]), q, total, q + 1, finite)[0, q])
 
 
-def guess_scores(difference: NDArray[np.int64], weights: Numbers, means: Numbers, lift: int) -> Numbers:
+def guess_scores(difference: Whole, weights: Numbers, means: Numbers, lift: int) -> Numbers:
     """Return log weight + log P(d − lift) − log P(d) for each cell, shape of `difference`: (tables, cells).
 
     `weights` are the chances before any table was seen, `means` the expected numbers drawn from each cell. Differences are
@@ -374,10 +366,8 @@ def guess_scores(difference: NDArray[np.int64], weights: Numbers, means: Numbers
 
 def _log_bessel(order: Numbers, x: Numbers) -> Numbers:
     """Return log I_order(x) − x; where it underflows, its leading term, log (x/2)^order / order!."""
-    from scipy.special import gammaln, ive
-
     x = np.maximum(x, 1e-300)  # nothing drawn: every difference but 0 is as good as impossible
     with np.errstate(divide="ignore"):
-        value = np.log(ive(order, x))
-        leading = order * np.log(x / 2) - gammaln(order + 1) - x
+        value = np.log(special.ive(order, x))
+        leading = order * np.log(x / 2) - special.gammaln(order + 1) - x
     return np.where(np.isfinite(value), value, leading)

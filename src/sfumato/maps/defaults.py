@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.contract.mask import Recipe
-from sfumato.contract.measure import Measure
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Measure, Recipe
+from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError
-from sfumato.masks.microaggregation import MDAV
-from sfumato.masks.noise import KimNoise
-from sfumato.masks.swapping import RankSwap
+from sfumato.masks import MDAV, KimNoise, RankSwap
 from sfumato.risk.anonymity import KAnonymity
 from sfumato.risk.attribute_risk import AttributeRisk
-from sfumato.utility.distances import Hellinger
-from sfumato.utility.moments import CorrelationsKept
+from sfumato.utility import CorrelationsKept, Hellinger
 
 ERROR = 0.25
 """The error that a snooper must have about a number, in standard deviations of its column."""

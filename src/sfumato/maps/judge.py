@@ -12,13 +12,7 @@ from typing import Any, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import Design, Measure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Design, Draws, Measure, NoiseModel, Release, Score, Side, Snooper, param
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError, join_names, unknown_name
 from sfumato.maps.trials import ReleaseSpread, Trial, limit_noise, release_limit
@@ -112,13 +106,13 @@ def scenarios_of(snooper: Any) -> dict[str, Snooper]:
     return {str(name): s for name, s in snooper.items()}
 
 
-def against(measures: list[Measure], scenarios: Mapping[str, Snooper]) -> list[Measure]:
+def against(measures: Sequence[Measure], scenarios: Mapping[str, Snooper]) -> list[Measure]:
     """Return the measures with each risk set against every snooper, where there are several."""
     if len(scenarios) == 1:
-        return measures
+        return list(measures)
     out: list[Measure] = []
     for measure in measures:
-        if measure.side is Side.UTILITY:
+        if measure.side is Side.UTILITY or isinstance(measure, Against):
             out.append(measure)
         else:
             out += [Against(measure, snooper, name) for name, snooper in scenarios.items()]
@@ -126,7 +120,7 @@ def against(measures: list[Measure], scenarios: Mapping[str, Snooper]) -> list[M
 
 
 _TOGETHER = 10
-"""From so many releases on, what is common to all recipes (the same resampled records) can be told from chance."""
+"""With at least this many releases, what is common to all recipes (the same resampled records) can be told from chance."""
 
 
 def non_dominated(risk: Numbers, utility: Numbers) -> Flags:

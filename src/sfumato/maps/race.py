@@ -156,7 +156,7 @@ class Effort:
     first: int
     """Points refined on each part of the file, in each family."""
     rounds: tuple[tuple[int, int], ...]
-    """On the whole file: so many families, each with so many further points, round by round."""
+    """For each round on the whole file: the number of families, and of further points for each of them."""
     replications: int
 
 
@@ -191,7 +191,7 @@ class Race:
         return own[name]
 
     def seen(self, family: Family, records: int) -> list[Trial]:
-        """Return what was seen of a family, on so many records."""
+        """Return what was seen of a family on a part with `records` records."""
         return [trial for trial in self.results.get((family.name, records), {}).values() if trial.observed]
 
     def start(self, family: Family, records: int) -> None:
@@ -211,7 +211,7 @@ class Race:
         calibrated: Mapping[int, float] | None = None,
         moved: float = 1.0,
     ) -> None:
-        """Close in on the best safe point of a family with at most so many further points."""
+        """Close in on the best safe point of a family with a limited number of further points."""
         if not family.axes:
             return
         generator = self.trials.draws.generator(f"refine/{family.name}/{records}")

@@ -9,11 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Holdout
-from sfumato.contract.score import Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Draws, Holdout, Measure, Side, Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.maps.judge import Judge, PointVerdict, against, anchors_of, scenarios_of, thresholds_of
@@ -68,7 +64,7 @@ def search(
     over
         Ranges for all recipes that have the parameter, instead of the usual ones.
     sequences
-        Also try sequences of the recipes, in every order, up to so many in a row.
+        Also try sequences of the recipes, in every order, up to this number in a row.
     snooper
         What the attacker knows, or several by name: then every risk has to hold against each of them.
     maximise
@@ -162,7 +158,7 @@ class _RecipeSearch:
         return self._result(confirmation, winner)
 
     def _stage(self, left: list[Family], records: int, number: int, scale: Mapping[int, float]) -> list[Family]:
-        """Look at every family that is left on so many records, and refine; return those that could be judged."""
+        """Look at every family that is left, on a part with `records` records, and refine; return those that could be judged."""
         whole = number == len(self.parts) - 1
         what = "the whole file" if whole else f"{records:,} records"
         self._begin(f"Looking at {len(left)} recipes on {what}", sum(self._planned(f, number) for f in left))

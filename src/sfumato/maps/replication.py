@@ -19,13 +19,10 @@ from sfumato.contract.release import Holdout, Release
 from sfumato.contract.release_model import NoiseModel, check_covariance
 from sfumato.contract.score import Side
 from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Column, Kind
-from sfumato.data.engine import LocalEngine, Rows
-from sfumato.data.microdata import Microdata
+from sfumato.data import Column, Kind, LocalEngine, Microdata, Rows
 from sfumato.errors import ParameterError
 from sfumato.kernels.moments import covariance_root
-from sfumato.schema.attribute import Attribute, Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Level, Schema
 from sfumato.typing import Numbers
 
 

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Recipe
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Holdout, Release
-from sfumato.contract.score import Score, Section, Side, number
-from sfumato.contract.snooper import Snooper
+from sfumato import charts
+from sfumato.contract import Draws, Holdout, Mask, Measure, Recipe, Release, Score, Section, Side, Snooper
+from sfumato.contract.score import number
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, RecipeError, unknown_name
+from sfumato.lazy import pd
 from sfumato.maps.choice import (
     Choice,
     ChoiceTask,
@@ -41,7 +39,6 @@ from sfumato.utility.estimator_utility import EstimatorUtility
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,8 +291,6 @@ class RUMap:
         interval from `low` to `high`; and `limit`, what is held against a threshold. The frame of a search has more: see
         `search`.
         """
-        import pandas as pd
-
         return pd.DataFrame(self.rows)
 
     def frontier(self, risk: str | None = None, utility: str | None = None) -> pd.DataFrame:
@@ -304,8 +299,6 @@ class RUMap:
         The frontier of a search has intervals, and the probability that no other point beats a point: points that are beaten
         by the estimates, but may not be in truth (probability above 0.05), are in it.
         """
-        import pandas as pd
-
         rows = self.subject.frontier(self, risk, utility)
         return pd.DataFrame(rows).sort_values("risk", ignore_index=True) if rows else pd.DataFrame()
 
@@ -360,17 +353,19 @@ class RUMap:
         A map over one parameter of a recipe also has R and U against the parameter, one over two has heat maps. `risk` and
         `utility` name the measures to draw where there are several; a search draws its own choice.
         """
-        from sfumato.charts.map_chart import map_chart, methods_chart
-
         choice = self.choice if choice is None else choice
         if self.subject.layout == "families":
-            return methods_chart(self.frame(), **self.subject.drawing(self, max_risk, choice, risk, utility))
+            return charts.map_chart.methods_chart(
+                self.frame(), **self.subject.drawing(self, max_risk, choice, risk, utility)
+            )
         frame = self.frame()
         for side, name in ((Side.RISK, risk), (Side.UTILITY, utility)):
             if name is not None:
                 own = self.measures[self.position(side, name)].label()
                 frame = frame[(frame["side"] != side.value) | (frame["measure"] == own)]
-        return map_chart(frame, self.parameters, max_risk, choice.settings if choice and choice.feasible else None)
+        return charts.map_chart.map_chart(
+            frame, self.parameters, max_risk, choice.settings if choice and choice.feasible else None
+        )
 
     def section(self, max_risk: float | Mapping[str, float] | None = None, choice: Choice | None = None) -> Section:
         """Return the map as a section of a report."""
@@ -382,9 +377,7 @@ class RUMap:
 
         It is one HTML file that needs no network, and holds measures and parameters only.
         """
-        from sfumato.charts.search_page import interactive_page
-
-        return interactive_page(self.frame(), self.frontier(), title, utility=self.subject.maximised)
+        return charts.search_page.interactive_page(self.frame(), self.frontier(), title, utility=self.subject.maximised)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map for machines; no seed and no record's value is in it."""
@@ -396,8 +389,6 @@ class RUMap:
 
         With `baseline`, a column of that name holds what each measure is for the baseline.
         """
-        import pandas as pd
-
         frame = pd.DataFrame([row for row in self.rows if row["masked"]])
         if baseline:
             whole = [self.unmasked(i) for i in range(len(self.measures))]
@@ -412,8 +403,6 @@ class RUMap:
 
     def _repr_html_(self) -> str:
         """Return the points as a table for a notebook, a row each, the first and the last of many."""
-        import pandas as pd
-
         rows = [
             {
                 self.subject.noun: p.family,
@@ -718,13 +707,11 @@ class Overlay:
 
     def frame(self) -> pd.DataFrame:
         """Return the maps as one tidy frame; the column `map` says which."""
-        import pandas as pd
-
         return pd.concat([m.frame().assign(map=name) for name, m in self.maps.items()], ignore_index=True)
 
     def chart(self, max_risk: float | None = None, chosen: Mapping[str, Any] | None = None) -> alt.TopLevelMixin:
         """Draw the maps on the same axes: colour tells the utility, the dash the map; `chosen` is ringed on every curve."""
-        from sfumato.charts.map_chart import overlay_chart
-
         parameters = next(iter(self.maps.values())).parameters
-        return overlay_chart({name: m.frame() for name, m in self.maps.items()}, parameters, max_risk, chosen)
+        return charts.map_chart.overlay_chart(
+            {name: m.frame() for name, m in self.maps.items()}, parameters, max_risk, chosen
+        )

@@ -6,17 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
 from sfumato.charts.captions import counted
-from sfumato.contract.measure import Measure
-from sfumato.contract.score import Figure, Score, Section, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Figure, Measure, Score, Section, Side, Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError, join_names, unknown_name
+from sfumato.lazy import pd
 from sfumato.maps.choice import Choice, ChoiceTask, Estimate, named
 from sfumato.maps.judge import Against, Chances, Judge, PointVerdict, between, chance_of, thresholds_of
 from sfumato.maps.race import Race, TrustRegion
@@ -24,9 +23,6 @@ from sfumato.maps.rumap import MapPoint, MapSubject, RUMap, plain_rows
 from sfumato.maps.search_space import Family
 from sfumato.maps.trials import Trial, Trials
 from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ROUNDS = 4
 """Rounds in which a family is masked again in full, at points ever nearer to its threshold."""
@@ -361,8 +357,6 @@ class SearchSubject(MapSubject):
     @cached_property
     def parts(self) -> pd.DataFrame:
         """The trials on parts of the file, point by point, with the number of records."""
-        import pandas as pd
-
         rows = []
         for trial in (trial for trial in self.results if trial.observed):
             values = {self.names[i]: float(m.estimate(trial.observed[i])[0]) for i, m in enumerate(self.measures)}

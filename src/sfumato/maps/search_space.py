@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.contract.mask import Mask, Recipe
-from sfumato.contract.parameters import Parameter
+from sfumato.contract import Mask, Parameter, Recipe
 from sfumato.errors import ParameterError, SfumatoError, join_names, repeated, unknown_name
 
 Point = tuple[float, ...]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.charts.captions import counted, first_line, parameter_words, short, spoken, symbol, tabled
 from sfumato.charts.map_data import Limits, Sweep, along
 from sfumato.contract.score import Figure, Score, Section, Side, TextTable
@@ -27,8 +28,6 @@ def sweep_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = N
 
     It holds measures and parameters, never a record's value. Nothing is computed anew: run `map.choose` first.
     """
-    from sfumato.charts.map_chart import map_chart
-
     if max_risk is None and choice is not None:
         max_risk = dict(choice.max_risk) or None
     data = Sweep.of(map.frame(), map.parameters)
@@ -44,7 +43,7 @@ def sweep_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = N
         ],
         [*_measured(map), *(f"Not measured: {label}. {reason}" for label, reason in map.refused.items())],
     )
-    chart = map_chart(map.frame(), map.parameters, max_risk, settings)
+    chart = charts.map_chart.map_chart(map.frame(), map.parameters, max_risk, settings)
     figure = Figure(chart.to_dict(), _caption(map, limits, settings))
     title = f"Risk and utility over {spoken(parameter_words(name) for name in map.parameters)}"
     sentences = tuple(" ".join(p) for p in paragraphs if p)

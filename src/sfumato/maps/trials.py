@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Holdout, hold_out
+from sfumato.contract import Draws, Holdout, Measure, Snooper, hold_out
 from sfumato.contract.score import number
-from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, SfumatoError
 from sfumato.files import parse_json
+from sfumato.lazy import special
 from sfumato.maps.replication import UNMASKED, Evaluator
 from sfumato.maps.search_space import Family, Point
 from sfumato.typing import Numbers
@@ -64,9 +62,7 @@ class ReleaseSpread:
 
 @cache
 def _student(freedom: int, level: float) -> float:
-    from scipy.special import stdtrit  # a search asks thousands of times; scipy.stats is slow at that
-
-    return float(stdtrit(freedom, level))
+    return float(special.stdtrit(freedom, level))
 
 
 def release_limit(values: Numbers, spread: ReleaseSpread | None = None, level: float = LEVEL) -> float:
@@ -241,7 +237,7 @@ class Trials:
     _evaluators: dict[tuple[str, int], Evaluator] = field(default_factory=dict)
 
     def part(self, records: int) -> Microdata:
-        """Return a random part of the file with about so many records; whole households, where the schema names them."""
+        """Return a random part of the file with about `records` records; whole households, where the schema names them."""
         if records >= len(self.data):
             return self.data
         if records not in self._parts:

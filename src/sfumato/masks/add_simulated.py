@@ -48,7 +48,6 @@ class AddSimulatedRecords(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.share is not None and self.count is not None:
             raise ParameterError("give add_simulated_records a share or a count, not both.")
 

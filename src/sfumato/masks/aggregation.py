@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, learned, numeric_targets, param
@@ -40,7 +39,6 @@ class AggregateColumns(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if len(self.columns) < 2:
             raise ParameterError("a total needs at least two columns to add up.")
         if not isinstance(self.total, str) or not self.total:
@@ -114,7 +112,7 @@ def with_followers(schema: Schema, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(gone)
 
 
-def _adds_up(form: MatrixForm, before: Microdata, total: NDArray[np.float64]) -> bool:
+def _adds_up(form: MatrixForm, before: Microdata, total: Numbers) -> bool:
     wanted = form.apply(np.column_stack([before.numbers(name) for name in form.names]))[:, -1]
     return bool(np.allclose(wanted, total, rtol=1e-9, atol=0, equal_nan=True))
 
@@ -156,12 +154,11 @@ class RecordAggregation(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if both := sorted({*(self.columns or ())} & {*(self.within or ())}):
             raise ParameterError(f"{join_names(both)} cannot be both averaged (columns) and a stratum (within).")
 
     @abstractmethod
-    def order(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def order(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return the order in which records (n, p), without missing values, are put into groups of k, shape (n,)."""
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
@@ -227,7 +224,7 @@ class RecordAggregation(Mask, abstract=True):
                 count += len(ids) // self.k
         return label
 
-    def _blocks(self, batch: Batch) -> tuple[Numbers, NDArray[np.int64], list[Whole]]:
+    def _blocks(self, batch: Batch) -> tuple[Numbers, Whole, list[Whole]]:
         """Return the numbers (n, p), the unit of each record, and the records by stratum and answered columns.
 
         If a column describes the household, its members count as one: k of them would reveal its value.
@@ -242,7 +239,7 @@ class RecordAggregation(Mask, abstract=True):
         unit = batch.units([*shared, *self.names][0])
         return x, unit, np.split(order, np.cumsum(sizes)[:-1]) if len(sizes) else []
 
-    def _rare(self, unit: NDArray[np.int64], blocks: list[Whole]) -> int:
+    def _rare(self, unit: Whole, blocks: list[Whole]) -> int:
         """Return how many records are in blocks of fewer than k."""
         return sum(len(rows) for rows in blocks if len(np.unique(unit[rows])) < self.k)
 
@@ -315,7 +312,7 @@ class AggregateRecords(RecordAggregation):
     microaggregation, which gives every record its group's mean, this releases n/k records.
     """
 
-    def order(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def order(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return the records along the first principal component; ties by id."""
         return np.lexsort([ids, first_component(x)])
 
@@ -360,7 +357,7 @@ class RandomAggregation(RecordAggregation):
 
     random: ClassVar[tuple[str, ...]] = ("A",)
 
-    def order(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def order(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return a random order, keyed by record id."""
         return np.argsort(draws.uniforms(ids, "group"), kind="stable")
 

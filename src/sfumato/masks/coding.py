@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
@@ -15,9 +14,10 @@ from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import complete, is_constant, robust_location_scatter, whitened
+from sfumato.lazy import stats
 from sfumato.masks.column_settings import numeric_columns, of_column, replace_numbers, value_limit
 from sfumato.schema import Level
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 Replace = Literal["threshold", "mean"]
 
@@ -42,7 +42,6 @@ class Coding(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.quantile is not None and self.value is not None:
             raise ParameterError(f"give {self.name} a quantile or a value, not both.")
         if self.columns is not None:
@@ -174,7 +173,6 @@ class Truncate(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.tail is not None and (self.low is not None or self.high is not None):
             raise ParameterError("give truncate limits (low, high) or a share of each end (tail), not both.")
         named = [n for limit in (self.low, self.high) if isinstance(limit, Mapping) for n in limit]
@@ -311,13 +309,11 @@ class MultivariateTopCode(Mask):
                 out = out.replace(name, lambda values=new[:, j]: values)  # type: ignore[misc]
         return out
 
-    def _edge(self, ellipsoid: Ellipsoid, known: NDArray[np.bool_]) -> tuple[Numbers, Numbers, float]:
+    def _edge(self, ellipsoid: Ellipsoid, known: Flags) -> tuple[Numbers, Numbers, float]:
         """Return centre (p,), the whitening axes (p, rank), and the largest squared distance."""
-        from scipy.stats import chi2
-
         centre, scatter = ellipsoid.centre[known], ellipsoid.scatter[np.ix_(known, known)]
         axes = whitened(np.eye(len(centre)), np.zeros(len(centre)), scatter)
-        return centre, axes, float(chi2.ppf(self.quantile, axes.shape[1])) if axes.shape[1] else np.inf
+        return centre, axes, float(stats.chi2.ppf(self.quantile, axes.shape[1])) if axes.shape[1] else np.inf
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Verify that no released record lies outside, and count the records that were moved."""
@@ -336,7 +332,7 @@ class MultivariateTopCode(Mask):
             yield Guarantee(step, f"{says}; {outside[0]:,} did", "all distances computed on the released values")
 
 
-def _patterns(x: Numbers) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+def _patterns(x: Numbers) -> list[tuple[Whole, Flags]]:
     """Return the rows of each pattern of answered columns, with those columns; rows without answers are left out."""
     label, sizes = classes([np.isnan(column).astype(np.int64) for column in x.T], len(x))
     blocks = np.split(np.argsort(label, kind="stable"), np.cumsum(sizes)[:-1]) if len(sizes) else []
@@ -354,7 +350,7 @@ def _squared(x: Numbers, centre: Numbers, axes: Numbers) -> Numbers:
     return total
 
 
-def _pulled(x: Numbers, centre: Numbers, axes: Numbers, limit: float, whole: NDArray[np.bool_]) -> Numbers:
+def _pulled(x: Numbers, centre: Numbers, axes: Numbers, limit: float, whole: Flags) -> Numbers:
     """Return x with the rows outside moved along the ray to the centre, whole numbers rounded, until they lie inside."""
     distance = _squared(x, centre, axes)
     out = np.flatnonzero(distance > limit)

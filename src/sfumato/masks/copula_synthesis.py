@@ -24,10 +24,11 @@ from sfumato.kernels.copula import (
     repaired,
 )
 from sfumato.kernels.moments import covariance_root
+from sfumato.lazy import special
 from sfumato.masks.gadp import LEVELS, PIECE, RARE, is_number
 from sfumato.masks.normal_synthesis import Originals, alone, implicates_parameter, new_ids, synthetic_schema
 from sfumato.schema import Role, Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 STEPS = 2000
 """Steps of a distribution function at which correlations are computed."""
@@ -78,7 +79,7 @@ class LatentColumn:
         table = np.array([place.get(v, -1) for v in values] + [-1], np.int32)
         return np.where(batch.missing(self.name), np.int32(-1), table[codes])
 
-    def _gap(self, read: NDArray[Any]) -> NDArray[np.bool_]:
+    def _gap(self, read: NDArray[Any]) -> Flags:
         return np.asarray(read < 0 if self.values else np.isnan(read))
 
     def indicators(self, read: NDArray[Any]) -> Numbers:
@@ -125,9 +126,7 @@ class LatentColumn:
 
 
 def _ndtri(p: Numbers) -> Numbers:
-    from scipy.special import ndtri
-
-    return np.asarray(ndtri(p))
+    return np.asarray(special.ndtri(p))
 
 
 def learn_column(data: Microdata, batch: Batch, name: str, smooth: int) -> LatentColumn:
@@ -229,7 +228,7 @@ class MixedCopula:
     curves: Numbers
     """Distribution function of each Z on GRID, shape (p, len(GRID)): it is a mixture, not quite normal."""
 
-    def draw(self, ids: NDArray[np.int64], draws: Draws) -> Raw:
+    def draw(self, ids: Whole, draws: Draws) -> Raw:
         """Return numbers (NaN missing), or indices of categories (-1 missing), of new records; each depends only on its id."""
         asked = [(part.name, k) for part in self.parts for k in range(part.asks)]
         z = _stacked([draws.normals(ids, f"{name} question {k}") for name, k in asked], len(ids)) @ self.questions.T
@@ -281,7 +280,7 @@ def learn_copula(parts: tuple[LatentColumn, ...], reads: Reads) -> MixedCopula:
     observed[q:, :q] /= steps[:, :1]  # an index or a tied score is correlated with its normal variable by less than one
     observed[:q, q:] = observed[q:, :q].T
     np.fill_diagonal(observed, 1.0)
-    beta, residual, _ = regress(repaired(np.clip(observed, -1, 1)), q)
+    beta, residual, *_ = regress(repaired(np.clip(observed, -1, 1)), q)
     share = np.sum([_indicators(parts, some).sum(axis=0) for some in slices()], axis=0) / n
     spread = np.sqrt(share * (1 - share))
     beta = beta / np.where(spread > 0, spread, np.inf)[:, None]
@@ -315,15 +314,13 @@ def _standardised(pieces: Pieces) -> Numbers:
 
 def _mixture(means: Numbers, variance: float) -> Numbers:
     """Return the distribution function on GRID of a normal variable with this variance about means drawn from these."""
-    from scipy.special import ndtr
-
     lowest, highest = float(means.min()), float(means.max())
     counts, edges = np.histogram(means, bins=400, range=(lowest - 1e-9, highest + 1e-9))
     middle = (edges[1:] + edges[:-1]) / 2
     used = counts > 0
     spread = np.sqrt(max(variance, 1e-12))
     share = counts[used] / counts.sum()
-    return np.asarray(ndtr((GRID[:, None] - middle[used]) / spread) @ share)
+    return np.asarray(special.ndtr((GRID[:, None] - middle[used]) / spread) @ share)
 
 
 ROUNDS = 20
@@ -411,7 +408,7 @@ class CopulaSynthesis(Mask):
         need, start = self.size or self.records, 0
         redraw = self.uniques == "redraw" and len(batch)
         originals = Originals.of(batch, self._compared(batch.schema)) if redraw else None
-        found: list[tuple[NDArray[np.int64], dict[str, NDArray[Any]]]] = []
+        found: list[tuple[Whole, dict[str, NDArray[Any]]]] = []
         for _ in range(ROUNDS):
             wanted, need = need, 0
             for at in range(start, start + wanted, PIECE):  # each record depends only on its id
@@ -432,7 +429,7 @@ class CopulaSynthesis(Mask):
             "column of numbers, take coarser categories, or set uniques = 'keep'."
         )
 
-    def _built(self, ids: NDArray[np.int64], raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:
+    def _built(self, ids: Whole, raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:
         """Return new records with the types of the original's columns; columns that follow another are filled in later."""
         schema = self.schema_after(batch.schema)
         parts: dict[str, LatentColumn] = {part.name: part for part in self.model.parts}

@@ -17,6 +17,7 @@ from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.copula import regress
 from sfumato.kernels.moments import centred_products, covariance_root, first_pass, is_constant
+from sfumato.lazy import special
 from sfumato.masks.column_settings import limited_columns, numeric_columns, replace_numbers
 from sfumato.schema import Level, Scale, Schema
 from sfumato.typing import Numbers
@@ -154,7 +155,6 @@ class MaskGiven(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         self._check_apart(self.columns or ())
 
     def _check_apart(self, masked: Sequence[str]) -> None:
@@ -194,12 +194,14 @@ class Regression:
     residual: Numbers
     """Σ (p, p), divisor n - 1."""
     half: Numbers
-    """H (q, r) with HH' = ((Z - z̄)'(Z - z̄))⁺."""
+    """H (q, q) with HH' = ((Z - z̄)'(Z - z̄))⁺."""
+    rank: int
+    """The rank of (Z - z̄)'(Z - z̄)."""
 
     @property
     def freedom(self) -> int:
         """Degrees of freedom of the residuals."""
-        return self.count - 1 - int(self.half.shape[1])
+        return self.count - 1 - self.rank
 
     def predict(self, batch: Batch, earlier: Sequence[Numbers]) -> Numbers:
         """Return E(X | Z) of each record, shape (n, p); a missing household value counts as its mean."""
@@ -227,13 +229,11 @@ class Regression:
         products = self.residual * (self.count - 1)
         if not proper:
             return replace(self, residual=products / self.freedom)
-        from scipy.special import gammaincinv
-
-        p, rank, label = len(self.targets), self.half.shape[1], "/".join(self.targets)
-        z = draws.normals(np.arange(p * (p + rank + 1)), f"posterior normals {label}").reshape(-1, p)
+        p, q, label = len(self.targets), len(self.half), "/".join(self.targets)
+        z = draws.normals(np.arange(p * (p + q + 1)), f"posterior normals {label}").reshape(-1, p)
         u = draws.uniforms(np.arange(p), f"posterior chi-square {label}")
         # Bartlett (1933): a Wishart matrix is AA', A triangular, its squared diagonal chi-square
-        a = np.tril(z[:p], -1) + np.diag(np.sqrt(2 * gammaincinv((self.freedom - np.arange(p)) / 2, u)))
+        a = np.tril(z[:p], -1) + np.diag(np.sqrt(2 * special.gammaincinv((self.freedom - np.arange(p)) / 2, u)))
         root = covariance_root(products) @ np.linalg.inv(a).T
         return replace(
             self,
@@ -276,12 +276,11 @@ def learn_regressions(
         z = [k for i, g in enumerate(given) if g in used for k in range(starts[i], starts[i + 1])]
         x = [q + every.index(n) for n in targets]
         # a column that is already masked may determine another, a column that is released unchanged may not
-        _check_determined(targets, regress(products[np.ix_([*z, *x], [*z, *x])], len(z))[1], np.diag(products)[x])
+        _check_determined(targets, regress(products[np.ix_([*z, *x], [*z, *x])], len(z)).residual, np.diag(products)[x])
         z += [q + every.index(n) for n in earlier]
-        beta, residual, half = regress(products[np.ix_([*z, *x], [*z, *x])], len(z))
-        model = Regression(
-            targets, tuple(used), earlier, count, mean[z], mean[x], beta, residual / max(count - 1, 1), half
-        )
+        fit = regress(products[np.ix_([*z, *x], [*z, *x])], len(z))
+        spread = fit.residual / max(count - 1, 1)
+        model = Regression(targets, tuple(used), earlier, count, mean[z], mean[x], fit.beta, spread, fit.half, fit.rank)
         check_freedom(model, why)
         made.append(model)
     return tuple(made)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -123,14 +122,14 @@ class GowerMicroaggregation(Microaggregation):
             out[:, j] = centres(x[:, [j]], labels, how)[:, 0]
         return out
 
-    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: Whole, draws: Draws) -> Whole:
         """Return MDAV's groups by Gower's distance; x holds numbers in units of their range, and codes of categories."""
         weights = self._weights(self.names)
         weight = np.array([weights[n] for n in names])
         plain = np.array([self.sorts[n] == "plain" for n in names])
         return self._grouped(x[:, ~plain] * weight[~plain], x[:, plain].astype(np.int64), weight[plain])
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return the groups of records with numbers only, all of weight one."""
         return self._grouped(x, np.zeros((len(x), 0), np.int64), np.zeros(0))
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, param
@@ -15,6 +14,7 @@ from sfumato.data.microdata import Batch, Microdata, missing_of
 from sfumato.errors import DataError, join_names
 from sfumato.masks.record_choice import picks, unchanged_numbers
 from sfumato.schema import Attribute, Scale, Schema
+from sfumato.typing import Numbers, Whole
 
 
 class RemoveIdentifiers(Mask):
@@ -69,7 +69,7 @@ class RemoveIdentifiers(Mask):
         return self.pseudonyms or ()
 
     @override
-    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+    def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Numbers:
         return np.zeros_like(covariance)
 
 
@@ -151,7 +151,7 @@ def check_one_to_one(
     for group in [columns] if domain else [(name,) for name in columns]:
         old, new = before.batch(group), after.batch(group)
         order = [np.argsort(b.ids, kind="stable") for b in (old, new)]
-        pairs: list[list[NDArray[np.int64]]] = [[], []]
+        pairs: list[list[Whole]] = [[], []]
         for name in group:
             gaps = [b.missing(name)[o] for b, o in zip((old, new), order, strict=True)]
             if not np.array_equal(gaps[0], gaps[1]):
@@ -181,7 +181,7 @@ class UnchangedValues(Mask, abstract=True):
         return ()
 
     @override
-    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+    def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Numbers:
         return np.zeros_like(covariance)
 
 

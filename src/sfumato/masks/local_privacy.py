@@ -15,6 +15,7 @@ from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
 from sfumato.data import Batch, Microdata, Rows
 from sfumato.errors import DataError, join_names
+from sfumato.lazy import optimize, special
 from sfumato.masks.column_settings import check_by_column, numeric_columns, of_column, replace_numbers, value_limit
 from sfumato.masks.noise import bounds_of, check_range
 from sfumato.schema import Schema
@@ -63,7 +64,6 @@ class LocalPrivacy(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         check_range(self.low, self.high, self.columns)
         self._check_named(self.columns)
 
@@ -224,16 +224,16 @@ def privacy_loss(sigma: float, epsilon: float) -> float:
 
     Balle and Wang (2018), theorem 8: Φ(1/2σ - εσ) - e^ε Φ(-1/2σ - εσ).
     """
-    from scipy.special import log_ndtr
-
-    first, second = log_ndtr(0.5 / sigma - epsilon * sigma), epsilon + log_ndtr(-0.5 / sigma - epsilon * sigma)
+    first, second = (
+        special.log_ndtr(0.5 / sigma - epsilon * sigma),
+        epsilon + special.log_ndtr(-0.5 / sigma - epsilon * sigma),
+    )
     return float(-np.exp(first) * np.expm1(second - first))
 
 
 @cache
 def analytic_sigma(epsilon: float, delta: float) -> float:
     """Return the smallest σ with privacy_loss(σ, ε) <= δ, for sensitivity 1."""
-    from scipy.optimize import brentq
 
     def excess(log_sigma: float) -> float:
         loss = privacy_loss(float(np.exp(log_sigma)), epsilon)
@@ -244,4 +244,4 @@ def analytic_sigma(epsilon: float, delta: float) -> float:
         low -= 1
     while excess(high) > 0:
         high += 1
-    return float(np.exp(brentq(excess, low, high, xtol=1e-13))) * (1 + 1e-12)
+    return float(np.exp(optimize.brentq(excess, low, high, xtol=1e-13))) * (1 + 1e-12)

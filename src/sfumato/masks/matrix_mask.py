@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import (
@@ -28,7 +27,7 @@ from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError
 from sfumato.masks.aggregation import with_followers
 from sfumato.masks.column_settings import check_by_column, limited_columns, numeric_columns, replace_numbers
 from sfumato.schema import Attribute, Level, Role, Scale, Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -73,7 +72,6 @@ class MatrixMask(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.A is None and self.B is None and self.C is None:
             raise ParameterError("matrix_mask needs at least one of A, B and C: without any, nothing would be masked.")
         for letter in "ABC":
@@ -273,7 +271,7 @@ def _sparse(A: Any) -> csr_array:
     return matrix
 
 
-def _ids(A: csr_array, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ids(A: csr_array, ids: Whole) -> Whole:
     """Return the id of each released record: that of the one record it is made from, or a new, negative one."""
     out = -1 - np.arange(A.shape[0], dtype=np.int64)
     single = np.flatnonzero(np.diff(A.indptr) == 1)
@@ -432,7 +430,6 @@ class Displace(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.columns is not None:
             check_by_column("amount", "amount", self.amount, self.columns)
 

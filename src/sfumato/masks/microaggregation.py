@@ -9,14 +9,13 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.data import Kind
 from sfumato.data.microdata import Batch, Microdata, by_level
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, refuse_unknown
 from sfumato.kernels.classes import centres, classes, consecutive, consecutive_within, number_codes
 from sfumato.kernels.moments import is_constant, principal_axes
 from sfumato.masks.column_settings import numeric_columns
@@ -56,7 +55,7 @@ class Microaggregation(Mask, abstract=True):
     spread: Any = learned("columns", default=None)
 
     @abstractmethod
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return the group of each record, numbered from 0, each of at least k.
 
         x is standardised, shape (n, p), n >= k, without NaN; records come in the order of their ids, shape (n,).
@@ -64,7 +63,6 @@ class Microaggregation(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         self._check_apart(self.columns or ())
 
     def _check_apart(self, names: tuple[str, ...]) -> None:
@@ -165,7 +163,7 @@ class Microaggregation(Mask, abstract=True):
         labels[rows] = self.labels(x[rows], names, block[rows], batch.ids[first[rows]], draws)
         return first, member, x, labels
 
-    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: Whole, draws: Draws) -> Whole:
         """Return the group of each unit, numbered from 0; units come by block (n,), and by id within a block."""
         labels = np.empty(len(x), np.int64)
         centre, scale = np.array([self.spread[n] for n in names]).T
@@ -185,7 +183,7 @@ class Microaggregation(Mask, abstract=True):
             used += int(found.max()) + 1
         return labels
 
-    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: Whole, draws: Draws) -> Whole:
         """Return `groups`, for methods that need the names of the columns."""
         return self.groups(x, ids, draws)
 
@@ -301,7 +299,7 @@ class MDAV(Microaggregation):
     from those of the whole file, and lose more, since close records in different strata are not grouped together.
     """
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return groups of k, from the outside in."""
         return kernels.microaggregation.mdav(x, self.k)
 
@@ -322,7 +320,7 @@ class VMDAV(Microaggregation):
         high=10,
     )
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return groups of k to 2k - 1, from the outside in; remaining records join the closest group."""
         return kernels.microaggregation.v_mdav(x, self.k, self.gamma)
 
@@ -345,7 +343,7 @@ class UnivariateMicroaggregation(Microaggregation, abstract=True):
         """Return each column by itself."""
         return [(name,) for name in names]
 
-    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: Whole, draws: Draws) -> Whole:
         """Return the group of each unit; they are sorted here, since standard units may be too coarse to separate values."""
         order = np.lexsort([x[:, 0], block])
         labels = np.empty(len(x), np.int64)
@@ -361,11 +359,11 @@ class IndividualRanking(UnivariateMicroaggregation):
     among its neighbours, so a snooper sees nearly the original value.
     """
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return runs of k along the sorted values."""
         return consecutive(np.argsort(x[:, 0], kind="stable"), self.k)
 
-    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: Whole, draws: Draws) -> Whole:
         """Return the runs of all blocks at once: a file may have a hundred thousand strata."""
         return consecutive_within(np.lexsort([x[:, 0], block]), block, self.k)
 
@@ -377,7 +375,7 @@ class OptimalUnivariate(UnivariateMicroaggregation):
     ranking. The groups are optimal for means; medians and modes are released for the same groups.
     """
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return the groups on the shortest path through the values, which come sorted."""
         return kernels.microaggregation.optimal_groups(x[:, 0], self.k)
 
@@ -407,8 +405,7 @@ class ProjectionMicroaggregation(Microaggregation):
             self._check_by(self.columns)
 
     def _check_by(self, names: tuple[str, ...]) -> None:
-        if self.by not in (*_LINES, *names):
-            raise ParameterError(unknown_name("by", self.by, (*_LINES, *names), "what records can be sorted by"))
+        refuse_unknown("by", (*_LINES, *names), "what records can be sorted by", self.by)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn the scale of each column."""
@@ -416,13 +413,13 @@ class ProjectionMicroaggregation(Microaggregation):
         self._check_by(fitted.names)
         return fitted
 
-    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: Whole, draws: Draws) -> Whole:
         """Sort by the column; by the component if the column is missing here or describes another level."""
         if self.by in names and self.by not in _LINES:
             return consecutive(np.argsort(x[:, names.index(self.by)], kind="stable"), self.k)
         return self.groups(x, ids, draws)
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return runs of k along the line."""
         score = x.sum(axis=1) if self.by == "zscores" else first_component(x)
         return consecutive(np.argsort(score, kind="stable"), self.k)
@@ -454,7 +451,7 @@ class ClusterMicroaggregation(Microaggregation):
     )
     grouping: Literal["mdav", "projection"] = param(default="mdav", doc="how groups are formed within a cluster")
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return the groups of all clusters."""
         cluster = kernels.microaggregation.merge_small(
             x, kernels.microaggregation.k_means(x, min(self.clusters, len(x) // self.k)), self.k
@@ -502,7 +499,7 @@ class RobustMicroaggregation(Microaggregation):
             scatter[names] = kernels.moments.robust_location_scatter(x)
         return fitted.learn(scatter=scatter)
 
-    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: Whole, draws: Draws) -> Whole:
         """Return the groups of the whitened records; x has the answered columns of one set."""
         whole = next(s for s in self.scatter if set(names) <= set(s))
         at = [whole.index(n) for n in names]
@@ -513,6 +510,6 @@ class RobustMicroaggregation(Microaggregation):
         _, axes = kernels.moments.principal_axes(scatter)
         return consecutive(np.argsort((x - centre) @ axes[:, 0], kind="stable"), self.k)
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+    def groups(self, x: Numbers, ids: Whole, draws: Draws) -> Whole:
         """Return MDAV's groups of whitened records."""
         return kernels.microaggregation.mdav(x, self.k) if x.shape[1] else consecutive(np.arange(len(x)), self.k)

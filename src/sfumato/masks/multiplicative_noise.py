@@ -12,6 +12,7 @@ from sfumato.contract import Draws, Guarantee, learned, param
 from sfumato.data import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.moments import covariance_root
+from sfumato.lazy import optimize, special
 from sfumato.masks.column_settings import replace_numbers
 from sfumato.masks.noise import NoiseLevel, check_spread, derived, spread_of
 from sfumato.typing import Numbers
@@ -104,9 +105,6 @@ class MultiplicativeNoise(NoiseLevel):
 
 def truncated_factor(u: Numbers, variance: float, name: str) -> Numbers:
     """Return factors with mean 1 and the given variance: normal about 1, between 0 and 2, at the quantiles u."""
-    from scipy.optimize import brentq
-    from scipy.special import ndtr, ndtri
-
     if variance >= 0.99 * WIDEST:
         raise DataError(
             f"lambda2 of '{name}' asks for more noise than a factor between 0 and 2 can make. Lower it, or use "
@@ -118,11 +116,11 @@ def truncated_factor(u: Numbers, variance: float, name: str) -> Numbers:
     def excess(log_sigma: float) -> float:
         a = np.exp(-log_sigma)  # variance of a normal truncated at ±1, i.e. at ±a standard deviations
         density = np.exp(-0.5 * a * a) / np.sqrt(2 * np.pi)
-        return float(np.exp(2 * log_sigma) * (1 - 2 * a * density / (2 * ndtr(a) - 1)) - variance)
+        return float(np.exp(2 * log_sigma) * (1 - 2 * a * density / (2 * special.ndtr(a) - 1)) - variance)
 
-    sigma = float(np.exp(brentq(excess, 0.5 * np.log(variance) - 1e-6, 4.0, xtol=1e-14)))
-    low = ndtr(-1 / sigma)
-    return np.asarray(1 + sigma * ndtri(low + u * (1 - 2 * low)))
+    sigma = float(np.exp(optimize.brentq(excess, 0.5 * np.log(variance) - 1e-6, 4.0, xtol=1e-14)))
+    low = special.ndtr(-1 / sigma)
+    return np.asarray(1 + sigma * special.ndtri(low + u * (1 - 2 * low)))
 
 
 def _logarithms(names: tuple[str, ...], batch: Batch) -> list[Numbers]:

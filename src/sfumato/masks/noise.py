@@ -15,6 +15,7 @@ from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, check_values, l
 from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, join_names, plural
 from sfumato.kernels.moments import Moments, covariance_root, is_constant
+from sfumato.lazy import special
 from sfumato.masks.column_settings import (
     check_by_column,
     limited_columns,
@@ -43,7 +44,6 @@ class NoiseLevel(Mask, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         check_by_column("lambda2", "level", self.lambda2, self.columns)
 
     def targets(self, data: Microdata) -> tuple[str, ...]:
@@ -306,7 +306,6 @@ class StructuredNoise(RootedNoise):
 
     @override
     def validate(self) -> None:
-        super().validate()
         object.__setattr__(self, "covariance", _plain(self.covariance, len(self.columns)))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
@@ -449,14 +448,12 @@ def check_range(low: Any, high: Any, columns: tuple[str, ...] | None) -> None:
 
 def _drawn(batch: Batch, draws: Draws, name: str, sigma: float, bounds: tuple[float, float]) -> Numbers:
     """Return x + σε given low <= x + σε <= high, by the inverse distribution function at one uniform number per unit."""
-    from scipy.special import ndtr, ndtri
-
     low, high = bounds
     x = np.clip(batch.numbers(name), low, high)
     if sigma == 0:
         return x
     # a whole number represents all values rounded to it, so the intervals at the ends are as wide as the others
     margin = 0.5 if batch.schema[name].integer else 0.0
-    below, above = ndtr((low - margin - x) / sigma), ndtr((high + margin - x) / sigma)
-    drawn = x + sigma * ndtri(below + draws.uniforms(batch.units(name), name) * (above - below))
+    below, above = special.ndtr((low - margin - x) / sigma), special.ndtr((high + margin - x) / sigma)
+    drawn = x + sigma * special.ndtri(below + draws.uniforms(batch.units(name), name) * (above - below))
     return np.clip(np.round(drawn) if margin else drawn, low, high)

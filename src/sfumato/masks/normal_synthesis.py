@@ -25,10 +25,10 @@ from sfumato.masks.gadp import (
     standard_normals,
 )
 from sfumato.schema import Level, Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 
-def new_ids(start: int, count: int) -> NDArray[np.int64]:
+def new_ids(start: int, count: int) -> Whole:
     """Return ids of simulated records: negative, counted down from -1."""
     return -1 - np.arange(start, start + count, dtype=np.int64)
 
@@ -45,14 +45,14 @@ class Originals:
 
     names: tuple[str, ...]
     prints: NDArray[np.uint64]
-    counts: NDArray[np.int64]
+    counts: Whole
 
     @classmethod
     def of(cls, batch: Batch, names: Sequence[str]) -> Originals:
         """Take these columns of the original records."""
         return cls(tuple(names), *np.unique(_prints(batch, names), return_counts=True))
 
-    def copied(self, synthetic: Batch) -> NDArray[np.int64]:
+    def copied(self, synthetic: Batch) -> Whole:
         """Return how many originals each synthetic record agrees with in all the columns, missing values included."""
         if not len(self.prints):
             return np.zeros(len(synthetic), np.int64)
@@ -409,6 +409,7 @@ class FullNormalSynthesis(Mask):
             np.zeros((0, p)),
             moments.covariance,
             np.zeros((0, 0)),
+            0,
         )
         check_freedom(model, why)
         return self.learn(model=model, records=len(data))

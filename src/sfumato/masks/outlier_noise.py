@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, learned, param
@@ -15,8 +14,9 @@ from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, join_names
 from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import MAD, covariance_root
+from sfumato.lazy import special
 from sfumato.masks.noise import NoiseLevel, check_spread, needed, spread_of
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 
 class Part(NamedTuple):
@@ -59,8 +59,6 @@ class OutlierNoise(NoiseLevel):
         return self.learn(parts=[self._alone(data, n, v) for n, v in zip(names, variance, strict=True)])
 
     def _alone(self, data: Microdata, name: str, variance: float) -> Part:
-        from scipy.special import ndtri
-
         x = data.numbers(name)
         x = x[~np.isnan(x)]
         if self.method == "quantile":
@@ -68,7 +66,7 @@ class OutlierNoise(NoiseLevel):
             low, high = np.quantile(x, [self.share / 2, 1 - self.share / 2], method="inverted_cdf")
         else:
             middle = np.median(x)
-            reach = ndtri(1 - self.share / 2) * MAD * np.median(np.abs(x - middle))
+            reach = special.ndtri(1 - self.share / 2) * MAD * np.median(np.abs(x - middle))
             if not reach > 0:
                 raise DataError(
                     f"half of the values of '{name}' or more are equal, so the median absolute deviation is zero and does not "
@@ -111,10 +109,8 @@ class OutlierNoise(NoiseLevel):
         x = [batch.numbers(name) for name in part.names]
         if part.limits is not None:
             return (x[0] < part.limits[0]) | (x[0] > part.limits[1])
-        from scipy.special import chdtri
-
         squared, rank = robust_distances(x, part.centre, part.scatter)  # type: ignore[arg-type]
-        return np.asarray((rank > 0) & (squared > chdtri(np.maximum(rank, 1), self.share)))
+        return np.asarray((rank > 0) & (squared > special.chdtri(np.maximum(rank, 1), self.share)))
 
     def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = X + C: a displacement of the outliers, hence one that depends on the data."""
@@ -156,7 +152,7 @@ class OutlierNoise(NoiseLevel):
             )
 
 
-def robust_distances(x: list[Numbers], centre: Numbers, scatter: Numbers) -> tuple[Numbers, NDArray[np.int64]]:
+def robust_distances(x: list[Numbers], centre: Numbers, scatter: Numbers) -> tuple[Numbers, Whole]:
     """Return each record's squared robust distance over its answered columns, and the rank of these columns; (n,) each.
 
     Directions without variation (columns that add up) do not count.

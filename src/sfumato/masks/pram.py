@@ -153,7 +153,6 @@ class PRAM(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if not isinstance(self.invariant, bool | None):
             raise ParameterError(f"invariant of {self.name} must be yes or no (True or False).")
         if both := [c for c in self.columns or () if c in (self.within or ())]:

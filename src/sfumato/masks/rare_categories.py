@@ -188,7 +188,6 @@ class MergeRare(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if not isinstance(self.other, str) or not self.other:
             raise ParameterError("other of merge_rare must be a label, such as 'other'.")
 
@@ -428,7 +427,6 @@ class ChangeRare(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.keys == ():
             raise ParameterError("keys of change_rare is an empty list. Name at least one column, or leave keys out.")
         if self.to is None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Draws, Guarantee, Mask, learned, param
@@ -20,6 +19,7 @@ from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, ParameterError, SchemaError
 from sfumato.schema import Attribute, IntervalHierarchy, Scale, Schema
 from sfumato.schema.hierarchy import Hierarchy, TreeHierarchy, label_of
+from sfumato.typing import Flags, Whole
 
 Pairs = Iterable[tuple[float, str]]
 
@@ -268,7 +268,7 @@ def _cut(batch: Batch, name: str, cuts: tuple[float, ...]) -> Batch:
     return batch.with_codes(name, codes, labels)
 
 
-def _is(column: Column, value: object) -> NDArray[np.bool_]:
+def _is(column: Column, value: object) -> Flags:
     if column.kind is Kind.NUMBER:
         return np.asarray(column.numbers == value) if not isinstance(value, str) else np.zeros(len(column), bool)
     codes, values = column.codes
@@ -290,7 +290,7 @@ def count_values(
     if data.kind(name) is Kind.OTHER:
         raise DataError(f"column '{name}' holds {data.kind(name)}, where categories are needed.")
     counts: Counter[Any] = Counter()
-    homes: dict[Any, list[NDArray[np.int64]]] = {}
+    homes: dict[Any, list[Whole]] = {}
     for rows in data.engine.batches([name, *(data.schema.names(role="household") if per == "households" else ())]):
         batch = Batch(rows, data.schema)
         codes, values = batch.column(name).codes
@@ -345,7 +345,6 @@ class Recode(Recoding):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if not isinstance(self.rules, Mapping) or not self.rules:
             raise ParameterError(
                 "rules of recode must name columns and their rules, such as { age = [18, 65], zip = 2 }."

@@ -19,7 +19,7 @@ from sfumato.data.households import Unit
 from sfumato.errors import DataError
 from sfumato.kernels.classes import mix64
 from sfumato.schema import Schema
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -117,7 +117,7 @@ def unchanged_numbers(data: Microdata) -> tuple[str, ...]:
     )
 
 
-def picks(rows: NDArray[np.int64], n: int) -> csr_array:
+def picks(rows: Whole, n: int) -> csr_array:
     """Return the matrix of zeros and ones, shape (r, n), whose product with X holds these rows of X."""
     from scipy.sparse import csr_array
 
@@ -176,7 +176,7 @@ def combined(batch: Batch, names: Sequence[str]) -> Keys:
     return keys
 
 
-def at_key(table: NDArray[Any], keys: NDArray[Any]) -> NDArray[np.int64]:
+def at_key(table: NDArray[Any], keys: NDArray[Any]) -> Whole:
     """Return the index of each key in a sorted table, -1 if it is not there."""
     if not len(table):
         return np.full(len(keys), -1, np.int64)

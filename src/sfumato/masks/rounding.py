@@ -10,14 +10,13 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
 from sfumato.data import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.masks.column_settings import numeric_columns, of_column, replace_numbers
 from sfumato.schema import Attribute
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 _EXACT = 2.0**53  # beyond it, floats no longer separate neighbouring whole numbers
 
@@ -35,7 +34,7 @@ class Rounding(Mask, abstract=True):
     names: Any = learned("columns", "base", default=None)
 
     @abstractmethod
-    def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> NDArray[np.bool_]:
+    def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> Flags:
         """Return which values go to the multiple above, given their relative position (0 to 1) between the two; shape (n,)."""
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
@@ -105,7 +104,7 @@ class Round(Rounding):
 
     how: Literal["nearest", "up", "down"] = param(default="nearest", doc="which of the two multiples beside a value")
 
-    def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> NDArray[np.bool_]:
+    def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> Flags:
         """Return the values past the middle (nearest), all (up) or none (down)."""
         if self.how != "nearest":
             return np.full(len(share), self.how == "up")
@@ -130,7 +129,7 @@ class RandomRound(Rounding):
         default="unbiased", doc="up with a probability by closeness, or up and down alike"
     )
 
-    def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> NDArray[np.bool_]:
+    def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> Flags:
         """Return the values whose draw is below the probability of going up."""
         return draws.uniforms(batch.units(name), name) < (share if self.how == "unbiased" else 0.5)
 

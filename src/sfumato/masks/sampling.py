@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Draws, Guarantee, MatrixForm, param
@@ -25,9 +24,9 @@ class Frame:
     """The units that can be drawn: their ids (shape m), a row of each, the unit of each record (shape n), their name."""
 
     batch: Batch
-    units: NDArray[np.int64]
-    first: NDArray[np.int64]
-    member: NDArray[np.int64]
+    units: Whole
+    first: Whole
+    member: Whole
     noun: str
 
     @classmethod
@@ -71,7 +70,6 @@ class Sampling(RecordChoice, abstract=True):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if self.fraction is not None and self.size is not None:
             raise ParameterError(f"give {self.name} a fraction or a size, not both.")
 

@@ -12,15 +12,9 @@ from numpy.typing import NDArray
 from sfumato.contract import Draws, Guarantee, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, join_names
-from sfumato.kernels.copula import (
-    latent_from_spearman,
-    midranks,
-    normal_scores,
-    pairwise_correlation,
-    regress,
-    repaired,
-)
+from sfumato.kernels import copula
 from sfumato.kernels.moments import covariance_root
+from sfumato.lazy import special
 from sfumato.masks.gadp import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
 from sfumato.typing import Numbers, Whole
 
@@ -96,8 +90,8 @@ class Shuffle(MaskGiven):
         draws: Draws,
     ) -> list[Whole]:
         """Return for each column the unit whose value each unit gets, shape (u,) each; `out` has the shuffled `homes`."""
-        ranks = [midranks(batch.numbers(n)[first]) for n in names]
-        scores = [normal_scores(r) for r in ranks]
+        ranks = [copula.midranks(batch.numbers(n)[first]) for n in names]
+        scores = [copula.normal_scores(r) for r in ranks]
         extra = [Given(n, None, gaps=False) for n in homes]
         reads = [_read(g, batch, first) for g in (*given, *extra)]
         after = [*reads[: len(given)], *(_read(g, out, first) for g in extra)]
@@ -137,7 +131,7 @@ class Shuffle(MaskGiven):
 def _read(given: Given, batch: Batch, rows: Whole) -> NDArray[Any]:
     """Return a given column's normal scores, or the indices of its categories."""
     read = given.read(batch)[rows]
-    return normal_scores(midranks(read)) if given.levels is None else read
+    return copula.normal_scores(copula.midranks(read)) if given.levels is None else read
 
 
 def _times(given: Sequence[Given], reads: Sequence[NDArray[Any]], beta: Numbers) -> Numbers:
@@ -159,8 +153,6 @@ def _conditional(
     column; then all correlations come from normal scores. They are over the records that have every column, unless these are
     too few for the number of regressors.
     """
-    from scipy.special import ndtr
-
     whole = ~np.isnan(np.column_stack(ranks)).any(axis=1)
     if not whole.all() and whole.sum() >= 3 * (len(ranks) + sum(g.width for g in given)):
         reads, scores = [r[whole] for r in reads], [s[whole] for s in scores]
@@ -169,7 +161,7 @@ def _conditional(
     starts = np.cumsum([0, *(g.width for g in given)])
     q = int(starts[-1])
     numeric = [i for i, g in enumerate(given) if g.levels is None]
-    of_given = [np.nan_to_num(ndtr(reads[i]) - 0.5, nan=0.0) for i in numeric]  # ranks again, from their scores
+    of_given = [np.nan_to_num(special.ndtr(reads[i]) - 0.5, nan=0.0) for i in numeric]  # ranks again, from their scores
 
     def pieces() -> Iterator[Numbers]:
         for start in range(0, n, PIECE):
@@ -180,8 +172,8 @@ def _conditional(
     def in_ranks() -> Iterator[Numbers]:
         yield np.column_stack([*of_given, *(r / n - 0.5 for r in ranks)])
 
-    correlation = pairwise_correlation(pieces)
-    spearman = latent_from_spearman(pairwise_correlation(in_ranks))
+    correlation = copula.pairwise_correlation(pieces)
+    spearman = copula.latent_from_spearman(copula.pairwise_correlation(in_ranks))
     at, x = [int(starts[i]) for i in numeric], list(range(q, q + p))
     by_rank = correlation.copy()
     by_rank[np.ix_(x, x)] = spearman[len(at) :, len(at) :]
@@ -189,7 +181,7 @@ def _conditional(
     by_rank[np.ix_(at, x)] = spearman[: len(at), len(at) :]
     np.fill_diagonal(by_rank, 1.0)
     possible = np.linalg.eigvalsh(by_rank).min() >= -1e-9
-    beta, residual, _ = regress(by_rank if possible else repaired(correlation), q)
+    beta, residual, *_ = copula.regress(by_rank if possible else copula.repaired(correlation), q)
     spread = np.concatenate([np.zeros(0), *(_spread(g, r) for g, r in zip(given, reads, strict=True))])
     return beta / np.where(spread > 0, spread, np.inf)[:, None], residual
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, learned, numeric_targets, param
@@ -27,7 +26,7 @@ from sfumato.masks.record_choice import (
     strata_columns,
 )
 from sfumato.schema import Level, Role, Schema
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 
 class RecordSuppression(RecordChoice, abstract=True):
@@ -126,7 +125,6 @@ class SuppressRecords(RecordSuppression):
 
     @override
     def validate(self) -> None:
-        super().validate()
         Condition.parse(self.where)
 
     def needs(self, schema: Schema) -> tuple[str, ...]:
@@ -182,7 +180,6 @@ class SuppressExtremes(RecordSuppression):
 
     @override
     def validate(self) -> None:
-        super().validate()
         for limits in (self.low, self.high):
             if limits is not None and not (isinstance(limits, Mapping) and limits):
                 raise ParameterError("low and high give a limit for each column, such as high = {salary = 300}.")
@@ -359,7 +356,6 @@ class SuppressValues(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         Condition.parse(self.where)
 
     @override
@@ -391,7 +387,7 @@ class SuppressValues(Mask):
             return run_linked(self.fit(data, draws), data, draws)
         return super().run(data, draws, function)
 
-    def _hit(self, batch: Batch, name: str, homes: NDArray[np.int64]) -> Flags:
+    def _hit(self, batch: Batch, name: str, homes: Whole) -> Flags:
         """Return where the rule holds, for the record or for its household."""
         hit = Condition.parse(self.where).holds(batch)
         if batch.schema[name].level is not Level.HOUSEHOLD:
@@ -462,7 +458,7 @@ class SuppressColumns(Mask):
         """Return M = XB: B is the identity without the removed columns."""
         names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
         kept = [i for i, n in enumerate(names) if n not in self.touches(data.schema)]
-        b: NDArray[np.float64] = np.eye(len(names))[:, kept]
+        b: Numbers = np.eye(len(names))[:, kept]
         return MatrixForm(names, tuple(names[i] for i in kept), B=b)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -18,9 +17,10 @@ from sfumato.contract.release_model import NoiseModel, ReleaseModel, Target
 from sfumato.data.microdata import Batch, Microdata, by_level, check_numeric
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
+from sfumato.lazy import special
 from sfumato.masks.column_settings import check_by_column, numeric_columns, of_column
 from sfumato.schema import Level, Schema
-from sfumato.typing import Integers, Numbers
+from sfumato.typing import Integers, Numbers, Whole
 
 # Swapping permutes a column, so its distribution, mean and variance stay. With a the centred values, S their sum of squares
 # and π the permutation, everything else depends on C = Σ a_i a_π(i) / S: for normal records C is independent of S. If either x
@@ -142,8 +142,6 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
     values have the means, variances and covariances of David and Johnson (1954). Within 1 % of E(1 - C) from about 50 records
     and 50 ranks of the window.
     """
-    from scipy.special import ndtri
-
     if n < 2 or limit < 1:
         return KeptInPlace(1.0, 0.0, (1.0, 0.0, 0.0))
     count, window = (
@@ -152,7 +150,7 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
     ranks = min(count, max(_RANKS, math.ceil(_WINDOW * count / window)))
     reach = window if ranks == count else max(round(window * ranks / count), 1)
     place = np.arange(1, ranks + 1)
-    u, m = place / (ranks + 1), ndtri((place - 0.375) / (ranks + 0.25))
+    u, m = place / (ranks + 1), special.ndtri((place - 0.375) / (ranks + 0.25))
     slope = math.sqrt(2 * math.pi) * np.exp(m * m / 2)
     left, right = u * slope / (count + 2), (1 - u) * slope
     sums, gradient = kernels.swapping.partner_sums(m, left * right, left, right, reach)
@@ -209,7 +207,6 @@ class DataSwap(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if both := [c for c in self.columns or () if c in (self.keep or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be kept at once.")
         if self.margins is None:
@@ -396,7 +393,6 @@ class RankSwap(Mask):
 
     @override
     def validate(self) -> None:
-        super().validate()
         if both := [c for c in self.columns or () if c in (self.within or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be a stratum at once.")
         check_by_column("p", "limit", self.p, self.columns, "swapped")
@@ -428,7 +424,7 @@ class RankSwap(Mask):
             columns[name] = batch.column(name).take(rows)  # the values themselves: their type and digits stay
         return batch.with_columns(columns)
 
-    def _sources(self, ranked: Ranked, ids: NDArray[np.int64], name: str, draws: Draws) -> Integers:
+    def _sources(self, ranked: Ranked, ids: Whole, name: str, draws: Draws) -> Integers:
         """Return for each unit the unit whose value it gets, shape (units,)."""
         if not len(ranked.order):
             raise DataError(f"column '{name}' has no values at all, so there is nothing to swap.")
@@ -495,7 +491,7 @@ class Ranked:
     order: Integers
     begins: Integers
     ties: Integers
-    values: NDArray[np.float64]
+    values: Numbers
     limits: Integers
 
     @property
@@ -525,7 +521,7 @@ def _units(batch: Batch, name: str) -> tuple[Integers, Integers]:
 def _rank(batch: Batch, name: str, first: Integers, within: tuple[str, ...], p: float, remember: bool = True) -> Ranked:
     """Sort the units by stratum and value, ties by id; a map masks one file many times and sorts it once (`remember`)."""
 
-    def make() -> tuple[Integers, Integers, NDArray[np.float64]]:
+    def make() -> tuple[Integers, Integers, Numbers]:
         x = batch.numbers(name)
         x = x if everyone else x[first]
         gaps = np.isnan(x)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Recipe
-from sfumato.contract.release import Release
+from sfumato import charts
+from sfumato.contract import Draws, Mask, Recipe, Release
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.lazy import pd
 from sfumato.papers.conditional import omega
 from sfumato.papers.file_covariance import file_covariance, measurements, shrunk
 from sfumato.papers.inferential import InferentialDisclosure
@@ -33,7 +33,6 @@ from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 DROPPING = "dropping columns"
 MOST = 10
@@ -364,7 +363,7 @@ def _check_combinations(combinations: int | None, kind: Kind, problem: MaskingPr
         or not 1 <= combinations <= problem.white.rank
     ):
         raise ParameterError(
-            f"combinations must be a whole number from 1 to {problem.white.rank}: in so many dimensions the columns vary."
+            f"combinations must be a whole number from 1 to {problem.white.rank}: the columns vary in that number of dimensions."
         )
 
 
@@ -387,9 +386,7 @@ class MaskTradeoff:
 
     def chart(self) -> alt.LayerChart:
         """Draw the share lost against τ, a line for each mask."""
-        from sfumato.charts.paper_charts import mask_tradeoff_chart
-
-        return mask_tradeoff_chart(self.losses, ", ".join(self.targets), (DROPPING,))
+        return charts.paper_charts.mask_tradeoff_chart(self.losses, ", ".join(self.targets), (DROPPING,))
 
 
 def mask_tradeoff(
@@ -408,8 +405,6 @@ def mask_tradeoff(
 
     Where a mask can only come near its best, its limit is given. Without `taus`, forty values up to what X itself explains.
     """
-    import pandas as pd
-
     problem = problem_of(source, targets, 1.0, columns, functional, relative, importance, shrinkage, weighted)
     if taus is None:
         taus = np.linspace(0, problem.unmasked, 41)[1:].tolist()

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.errors import NotApplicable, ParameterError, join_names, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, join_names, refuse_unknown, unknown_name
 from sfumato.kernels.moments import covariance_root
+from sfumato.lazy import special
 from sfumato.papers.conditional import numbers, whiten
 from sfumato.typing import Numbers
 
@@ -334,13 +335,11 @@ class ZeroOne(Loss):
 
     def normal_variance(self, uncertainty: float) -> float:
         """Return (tolerance / normal quantile)²: 0 for no uncertainty, infinite from 1 on."""
-        from scipy.special import erfcinv
-
         if uncertainty <= 0:
             return 0.0
         if uncertainty >= 1:
             return math.inf if self.tolerance or uncertainty > 1 else 0.0
-        return float((self.tolerance / (math.sqrt(2) * erfcinv(uncertainty))) ** 2)
+        return float((self.tolerance / (math.sqrt(2) * special.erfcinv(uncertainty))) ** 2)
 
     def best(self, values: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
         """Return the middles of the windows of width 2 × tolerance that hold most, and what they do not hold."""
@@ -513,9 +512,7 @@ class Publication(DisclosureMethod):
 
     def observation(self, phi: Parameters) -> Observation:
         """Return what the function makes of the parameters."""
-        for name in phi:
-            if name not in self.ranges:
-                raise ParameterError(unknown_name("parameter", name, self.ranges, "the method"))
+        refuse_unknown("parameter", self.ranges, "the method", *phi)
         made = self.function(**phi)
         if not isinstance(made, Observation):
             raise ParameterError("a method's function must return an Observation, such as Linear(T, noise).")

@@ -10,14 +10,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Recipe
+from sfumato.contract import Draws, Mask, Recipe, Snooper
 from sfumato.contract.score import digits, number
-from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
-from sfumato.errors import NotApplicable, ParameterError, unknown_name
-from sfumato.maps.replication import NormalPopulation
-from sfumato.maps.rumap import ru_map
+from sfumato.errors import NotApplicable, ParameterError, refuse_unknown
+from sfumato.lazy import linalg, optimize
+from sfumato.maps import NormalPopulation, ru_map
 from sfumato.papers.disclosure_model import (
     AddedNoise,
     DisclosureMethod,
@@ -173,8 +171,6 @@ class ParameterSearch:
                 steps = {n: s / 4 for n, s in steps.items()}
 
     def _along(self) -> None:
-        from scipy.optimize import minimize
-
         if self.best is None or not math.isfinite(self.best[0]):
             return
         r, pairs, limits = self.r, list(self.risk.pairs()), [self.method.ranges[n] for n in self.names]
@@ -193,7 +189,9 @@ class ParameterSearch:
 
         start = (np.array([self.best[1][n] for n in self.names]) - low) / span
         ends = [(0.0, 1.0)] * len(self.names)
-        made = minimize(cost, start, method="SLSQP", bounds=ends, constraints={"type": "ineq", "fun": room}, tol=1e-12)
+        made = optimize.minimize(
+            cost, start, method="SLSQP", bounds=ends, constraints={"type": "ineq", "fun": room}, tol=1e-12
+        )
         if np.isfinite(made.x).all():
             self.at(low + np.clip(made.x, 0, 1) * span)
 
@@ -252,10 +250,8 @@ def _level(noise: float, method: AddedNoise) -> float:
 
 def limit_certainty(pair: Pair, risk: Risk, method: AddedNoise) -> Certainty:
     """Return the certainty that is left however much noise there is: from the numbers that carry none, and the prior."""
-    from scipy.linalg import null_space
-
     target, user = pair
-    still = null_space(method.shape).T  # combinations of the published numbers that the noise does not reach
+    still = linalg.null_space(method.shape).T  # combinations of the published numbers that the noise does not reach
     if len(still):
         last: DisclosureMethod = Publication(
             lambda never: Linear(still @ method.T, still @ method.fixed @ still.T), {"never": (0, 1)}
@@ -327,8 +323,7 @@ class Problem:
                 check_ranges(self.method)
             known = [t.name for t in (*self.utility.targets, *self.risk.targets)]
             for user in (*self.utility.users, *self.risk.users):
-                if absent := [n for n in user.estimates or () if n not in known]:
-                    raise ParameterError(unknown_name("target", absent[0], known, f"what '{user.name}' could estimate"))
+                refuse_unknown("target", known, f"what '{user.name}' could estimate", *(user.estimates or ()))
 
     def solve(self) -> Solution | NoSolution:
         """Return the best parameters; or why there are none, with the constraint that fails and by how much.
@@ -434,8 +429,6 @@ def check_threshold(r: float) -> None:
 
 def _bracketed(excess: Callable[[float], float], low: float, high: float) -> float:
     """Return the smallest value with excess ≤ 1, for an excess that falls; infinite if the highest has more."""
-    from scipy.optimize import brentq
-
     if excess(low) <= 1 + EXACT:
         return low
     top = high if math.isfinite(high) else max(2 * low, 1.0)
@@ -449,7 +442,9 @@ def _bracketed(excess: Callable[[float], float], low: float, high: float) -> flo
         while excess(small) <= 1 and small > 1e-300:
             top, small = small, small / 4
         bottom = small
-    root = float(brentq(lambda v: min(excess(v), 1e300) - 1, bottom, top, xtol=1e-300, rtol=1e-14, maxiter=200))
+    root = float(
+        optimize.brentq(lambda v: min(excess(v), 1e300) - 1, bottom, top, xtol=1e-300, rtol=1e-14, maxiter=200)
+    )
     step = 1e-14
     while excess(root) > 1 + EXACT:  # the safe side of the root
         root, step = (root * (1 + step) if root else 1e-300), 2 * step
@@ -549,7 +544,5 @@ class NoisyRecords:
 
     def _weights(self, named: Mapping[str, float]) -> Numbers:
         names = list(self.population.means)
-        for name in named:
-            if name not in names:
-                raise ParameterError(unknown_name("column", name, names, "the population"))
+        refuse_unknown("column", names, "the population", *named)
         return np.array([float(named.get(name, 0.0)) for name in names])

@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.snooper import wilson
+from sfumato.contract import Draws, wilson
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.kernels.urn_draws import guess_scores, largest_chances, work
+from sfumato.lazy import pd
 from sfumato.mas.drop_q import CellTable, Drop, DropQ, at_least_one, least_success_probability, smallest_q, whole_q
-from sfumato.typing import Numbers, Whole
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sfumato.typing import Flags, Numbers, Whole
 
 
 def text_table(columns: Mapping[str, Sequence[str]]) -> list[str]:
@@ -113,14 +109,14 @@ def simulate_drops(
 
 def _one_block(
     cells: CellTable, drop: Drop, pairs: int, place: int | None, size: int, generator: np.random.Generator
-) -> dict[str, NDArray[np.bool_]]:
+) -> dict[str, Flags]:
     proportions = cells.proportions[cells.occupied]
     rows = np.arange(size)
     if place is None:
         target = generator.choice(proportions.size, size=size, p=proportions / proportions.sum())
     else:
         target = np.full(size, place)
-    hits: dict[str, NDArray[np.bool_]] = {}
+    hits: dict[str, Flags] = {}
     total = np.zeros((size, proportions.size), dtype=np.int64)
     for pair in range(pairs):
         difference = drop.sample(cells, size, generator, without=target) - drop.sample(cells, size, generator)
@@ -142,11 +138,11 @@ def _guesses(
     cells: CellTable,
     drop: Drop,
     difference: Whole,
-    target: NDArray[np.int64],
+    target: Whole,
     pairs: int,
     generator: np.random.Generator,
     names: tuple[str, str],
-) -> dict[str, NDArray[np.bool_]]:
+) -> dict[str, Flags]:
     """Return whether the largest cell, and whether the likeliest cell, is the target's."""
     shake = generator.random(difference.shape, dtype=np.float32)  # below 1: it breaks ties only
     largest = (difference + shake.astype(np.float64)).argmax(axis=1)
@@ -276,8 +272,6 @@ class DropEvaluation:
 
     def frame(self) -> pd.DataFrame:
         """Return one row for each variant, with intervals where a number was simulated."""
-        import pandas as pd
-
         out = []
         for row in self.rows:
             line: dict[str, Any] = {"drop": row.label, "expected": row.expected, "approximate": row.approximate}

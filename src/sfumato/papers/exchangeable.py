@@ -8,13 +8,14 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, Recipe, matrix_steps, run_steps
 from sfumato.contract.matrix import LARGEST, MatrixForm
 from sfumato.data.microdata import Microdata, check_numeric
-from sfumato.errors import NotApplicable, ParameterError, join_names, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, join_names, refuse_unknown
+from sfumato.lazy import csgraph
 from sfumato.masks.aggregation import RandomAggregation
 from sfumato.masks.identifiers import Identity, RandomOrder, RemoveIdentifiers
 from sfumato.masks.matrix_mask import MultiplyColumns, MultiplyRecords
@@ -30,9 +31,8 @@ from sfumato.papers.inferential import (
     numbers_in,
     sampled_noise,
 )
-from sfumato.schema.attribute import Level
-from sfumato.schema.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.schema import Level, Schema
+from sfumato.typing import Flags, Numbers, Whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +61,12 @@ def hat_of(A: Any, n: int, share: Numbers) -> Hat:
     if A is None:
         return Hat(np.ones((1, c)), np.ones((1, c)), np.full(c, float(n)))
     from scipy.sparse import block_array, csr_array
-    from scipy.sparse.csgraph import connected_components
 
     a: Any = csr_array(A)
     a.eliminate_zeros()
     r = a.shape[0]
     diagonal, row_sums = np.zeros((n, c)), np.zeros((n, c))
-    count, part = connected_components(block_array([[None, a], [a.T, None]]), directed=False)
+    count, part = csgraph.connected_components(block_array([[None, a], [a.T, None]]), directed=False)
     rows, columns = (np.bincount(p, minlength=count) for p in (part[:r], part[r:]))
 
     # a single row a over some records: H = aa′ / (π|a|² + 1 - π)
@@ -150,9 +149,7 @@ class ExchangeableRecords:
 
     def at(self, names: Sequence[str]) -> list[int]:
         """Return the positions of attributes."""
-        for name in names:
-            if name not in self.names:
-                raise ParameterError(unknown_name("attribute", name, self.names, "the model"))
+        refuse_unknown("attribute", self.names, "the model", *names)
         return [self.names.index(name) for name in names]
 
     def seen(
@@ -219,12 +216,12 @@ class SeenFile:
         """Return the variance explained of each target alone, the diagonals of `explained`, shape (m, u)."""
         return self._split.alone(*self._shown(outside), self._also(outside))
 
-    def classes(self) -> NDArray[np.int64]:
+    def classes(self) -> Whole:
         """Return for every record the number of its row in `explained`, shape (n,)."""
         return np.zeros(self.n, np.int64) if self.shuffled else self._kinds[2]
 
     @cached_property
-    def _kinds(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+    def _kinds(self) -> tuple[Numbers, Numbers, Whole]:
         """Hᵢᵢ and (H1)ᵢ of each kind of record, shapes (m, c), and the kind of each record, shape (n,)."""
         hat = self._split.hat
         if len(hat.diagonal) == 1:
@@ -385,7 +382,7 @@ class SeenMask:
             file = hide(file, mean, self.form.released)
         return replace(file, exact=file.exact and (self.noise is None or self.noise.normal))
 
-    def reveals(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def reveals(self) -> tuple[Flags, Flags]:
         """Return which records (n,) and which attributes (p,) of X the spy can compute exactly.
 
         From combinations of M's columns that have no hidden noise and no hidden factor; from none, if it is hidden which record

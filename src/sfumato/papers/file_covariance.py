@@ -7,20 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sfumato.data.columns import Kind
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Microdata, check_numeric, numbers_of
+from sfumato.data import Kind, Microdata, Rows
+from sfumato.data.microdata import check_numeric, numbers_of
 from sfumato.errors import DataError, ParameterError, join_names, plural
 from sfumato.kernels.moments import is_constant
-from sfumato.schema.attribute import Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Role, Schema
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import survey_weights
 
 NOT_DATA = (Role.IDENTIFIER, Role.HOUSEHOLD, Role.WEIGHT)
 """Roles of columns that are no measurements."""
 ENOUGH = 10
-"""With so many records for each column, shrinkage = "auto" shrinks nothing."""
+"""With at least this many records for each column, shrinkage = "auto" shrinks nothing."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Recipe
-from sfumato.contract.matrix import MatrixForm
+from sfumato.contract import Draws, Mask, MatrixForm, Recipe
 from sfumato.data.columns import Kind
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, ParameterError
+from sfumato.lazy import pd
 from sfumato.papers.conditional import (
     RuleVerdict,
     check_functional,
@@ -26,10 +24,7 @@ from sfumato.papers.conditional import (
 )
 from sfumato.papers.exchangeable import ExchangeableRecords, SeenFile, SeenMask, see
 from sfumato.papers.file_covariance import file_covariance, shrunk
-from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sfumato.typing import Flags, Numbers
 
 _PIECE = 4_096
 
@@ -87,8 +82,6 @@ class InferentialRisk:
 
         For the record of which most is explained; `mean_share` is over all records.
         """
-        import pandas as pd
-
         shares, sd = self.shares, np.sqrt(np.diag(self.prior))
         return pd.DataFrame(
             {
@@ -100,7 +93,7 @@ class InferentialRisk:
             }
         )
 
-    def revealed(self) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    def revealed(self) -> tuple[Flags, tuple[str, ...]]:
         """Return which records, (n,) or (1,) for all, and which columns can be computed exactly (`MatrixForm.reveals`)."""
         records, attributes = self.mask.reveals()
         return records, tuple(n for n, open_ in zip(self.mask.names, attributes, strict=True) if open_)

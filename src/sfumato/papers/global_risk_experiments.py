@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.attacks.attacker_file import key_names
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Snooper
-from sfumato.data.classes import classes_of
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Draws, Mask, Release, Snooper
+from sfumato.data import Microdata, classes_of
 from sfumato.errors import ParameterError, unknown_name
-from sfumato.masks.noise import IndependentNoise
-from sfumato.masks.rare_categories import ChangeRare, RecodeRare
+from sfumato.lazy import pd
+from sfumato.masks import ChangeRare, IndependentNoise, RecodeRare
 from sfumato.risk.classification import EqualWeights, crossed
 from sfumato.risk.global_risk import GlobalRisk, key_changes, key_subsets
 from sfumato.schema.attribute import Scale
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 NOISE = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -47,9 +43,7 @@ class KeyExperiments:
 
     def chart(self) -> alt.HConcatChart:
         """Draw minimal and maximal risk against each setting, as in Figures 4.1 to 4.3 of the paper."""
-        from sfumato.charts.paper_charts import key_experiments_chart
-
-        return key_experiments_chart(self.risks)
+        return charts.paper_charts.key_experiments_chart(self.risks)
 
 
 def key_experiments(
@@ -84,8 +78,6 @@ def key_experiments(
     >>> found.frame()["experiment"].unique().tolist()
     ['noise on age', 'sex changed', 'zip recoded']
     """
-    import pandas as pd
-
     files = {f"{len(data):,} records": data} if isinstance(data, Microdata) else dict(data)
     if not files:
         raise ParameterError("give at least one file.")
@@ -186,8 +178,6 @@ def masking_floors(data: Microdata, snooper: Snooper | None = None) -> pd.DataFr
     is the one where masking can achieve most. The paper advises to start with the key that has most values; that is often the
     one, and not always. Columns: key, values (how many different ones), floor, fall (from the risk of the unmasked file).
     """
-    import pandas as pd
-
     outcome = Release(data, (data,))
     found = crossed(outcome, snooper or Snooper(), "wildcard")
     subsets = key_subsets(found, key_changes(outcome, found, {}), EqualWeights())

@@ -9,10 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.contract.mask import Mask
-from sfumato.contract.matrix import MatrixForm
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Mask, MatrixForm
+from sfumato.data import Kind, Microdata
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks.corrected_noise import CorrectedNoise
 from sfumato.masks.noise import AdditiveNoise, StructuredNoise
@@ -86,7 +84,7 @@ class RandomMatrix:
 
     @classmethod
     def noise(cls, covariance: ArrayLike, rows: int) -> Self:
-        """Return normal noise of mean zero for so many records: independent between them, with this covariance within."""
+        """Return normal noise of mean zero for `rows` records: independent between them, with this covariance within."""
         within = square(covariance, "the covariance of the noise")
         whole: Numbers = np.array(np.kron(np.eye(rows), within), np.float64)
         return cls(np.zeros((rows, len(within))), whole, normal=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.contract.mask import numeric_targets
 from sfumato.data.microdata import Microdata
-from sfumato.errors import DataError, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import DataError, ParameterError, join_names, plural, refuse_unknown
 from sfumato.papers.conditional import (
     Whitening,
     check_functional,
@@ -317,9 +317,7 @@ def problem_of(
     for what, chosen in (("targets", targets), ("columns", columns)):
         if not chosen or len(set(chosen)) < len(chosen):
             raise ParameterError(f"{what} must name at least one column, and none twice.")
-        for name in chosen:
-            if name not in names:
-                raise ParameterError(unknown_name("column", name, names, "the covariance matrix"))
+        refuse_unknown("column", names, "the covariance matrix", *chosen)
     x, y = ([names.index(n) for n in chosen] for chosen in (columns, targets))
     S_xx, S_yx, S_yy = S[np.ix_(x, x)], S[np.ix_(y, x)], S[np.ix_(y, y)]
     conditional_variance(S_yy, S_yx, S_xx)  # refuses what is no joint covariance

@@ -9,10 +9,8 @@ import numpy as np
 
 from sfumato.contract.mask import Mask, Recipe
 from sfumato.errors import NotApplicable, join_names
-from sfumato.masks.identifiers import Identity
-from sfumato.masks.matrix_mask import MatrixMask
-from sfumato.masks.noise import StructuredNoise
-from sfumato.masks.suppression import SuppressColumns
+from sfumato.lazy import linalg, optimize
+from sfumato.masks import Identity, MatrixMask, StructuredNoise, SuppressColumns
 from sfumato.papers.conditional import conditional_variance, omega
 from sfumato.papers.inferential import Disclosure, InferentialDisclosure, RandomMatrix
 from sfumato.papers.masking_problem import Functional, MaskingProblem, halved, keep_most
@@ -102,7 +100,7 @@ def certify(mask: Mask | Recipe, problem: MaskingProblem) -> Disclosure:
 def disclosed_beside(
     spy: InferentialDisclosure, B: Numbers | None, noise: Numbers | None, others: int = 0
 ) -> Disclosure:
-    """Return what M = XB + C discloses, released beside so many other attributes, the last ones of the spy's."""
+    """Return what M = XB + C discloses, released beside `others` other attributes, the last ones of the spy's."""
     p = spy.attributes - others
     b = np.eye(p) if B is None else B
     c = b.shape[1]
@@ -129,14 +127,12 @@ def _readable(problem: MaskingProblem, V: Numbers) -> tuple[Numbers, Numbers]:
 
     B = W′V T has the rows of the identity for c attributes; T, shape (c, c), is returned too.
     """
-    from scipy.linalg import qr
-
     p, c = len(problem.columns), V.shape[1]
     if not c:
         return np.zeros((p, 0)), np.zeros((0, 0))
     plain = problem.white.root.T @ V
     sd = np.sqrt(np.diag(problem.S_xx))
-    _, _, order = qr((plain * sd[:, None]).T, mode="economic", pivoting=True)
+    _, _, order = linalg.qr((plain * sd[:, None]).T, mode="economic", pivoting=True)
     lead = np.sort(order[:c])
     T: Numbers = np.linalg.inv(plain[lead]).astype(np.float64)
     B: Numbers = plain @ T
@@ -173,7 +169,7 @@ def best_projection(
     combinations: int | None = None,
     search: bool = True,
 ) -> Projected | None:
-    """Return the best projection; None if so many combinations cannot be released.
+    """Return the best projection; None if this number of combinations cannot be released.
 
     `multiplier` is that of the best release with noise (`keep_most`), `combinations` the number r - k to release, or as many as
     may be. For one target, and for the trace of several, the answer is exact: K spans the k smallest eigenvalues of H - λJ′J, for
@@ -269,8 +265,6 @@ def _improved(H: Numbers, J: Numbers, functional: Functional, start: Numbers) ->
 
     The slope of tr(SK) in A is 2(I - K)SA(A′A)⁻¹.
     """
-    from scipy.optimize import minimize
-
     scale = float(np.trace(H))
 
     def parts(x: Numbers) -> tuple[Numbers, Numbers, Numbers]:
@@ -301,7 +295,7 @@ def _improved(H: Numbers, J: Numbers, functional: Functional, start: Numbers) ->
         along = ends(rest)[1].T
         return np.array([2 * np.outer(v @ rest, (v @ J) @ right).ravel() for v in along])
 
-    x: Numbers = minimize(  # type: ignore[call-overload]
+    x: Numbers = optimize.minimize(  # type: ignore[call-overload]
         loss,
         start.ravel(),
         jac=slope,

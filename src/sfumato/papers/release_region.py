@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sfumato import charts
 from sfumato.errors import ParameterError
+from sfumato.lazy import pd
 from sfumato.papers.conditional import (
     ROUNDING,
     SLACK,
@@ -23,11 +25,10 @@ from sfumato.papers.conditional import (
     square,
     whiten,
 )
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 # The bivariate illustration of the matrix-masking paper (section V), solved in closed form on the projective line.
 
@@ -191,16 +192,16 @@ class ReleaseRegion:
         rows = self._rows(c)
         return np.divide(rows**2, variance, out=np.zeros_like(rows), where=variance > 0)
 
-    def accepts(self, c: ArrayLike) -> NDArray[np.bool_]:
+    def accepts(self, c: ArrayLike) -> Flags:
         """Return which rows lie in the ellipsoid, shape (m,)."""
         return np.asarray(self.explained(c) < self.tau * (1 - ROUNDING))
 
-    def accepts_each(self, c: ArrayLike, limits: float | Sequence[float] | None = None) -> NDArray[np.bool_]:
+    def accepts_each(self, c: ArrayLike, limits: float | Sequence[float] | None = None) -> Flags:
         """Return which rows pass attribute by attribute: every share below its τⱼ (`limits`; τ, if not given), shape (m,)."""
         limit = self._limits(limits)
         return np.asarray((self.marginal(c) < limit * (1 - ROUNDING)).all(axis=1))
 
-    def possible(self, c: ArrayLike) -> NDArray[np.bool_]:
+    def possible(self, c: ArrayLike) -> Flags:
         """Return which rows any target of variance 1 can have: what is explained is at most 1, shape (m,)."""
         rows, white = self._rows(c), whiten(self.S_xx)
         told = np.square(rows @ white.root.T).sum(axis=1) <= 1 + 1e-9
@@ -245,8 +246,6 @@ class ReleaseRegion:
         names: tuple[str, str] = ("first attribute", "second attribute"),
     ) -> RegionPicture:
         """Return the region of two attributes as outlines, and cases to mark in it, on the scale of correlations."""
-        import pandas as pd
-
         if not cases:
             raise ParameterError(
                 "picture needs at least one case to mark: a name, and the covariances with the target."
@@ -317,6 +316,4 @@ class RegionPicture:
 
     def chart(self) -> alt.LayerChart:
         """Draw the ellipse, the box and the cases."""
-        from sfumato.charts.paper_charts import release_region_chart
-
-        return release_region_chart(self.outline, self.points, self.names, self.tau)
+        return charts.paper_charts.release_region_chart(self.outline, self.points, self.names, self.tau)

@@ -10,15 +10,12 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.score import Side
+from sfumato.contract import Draws, Side
 from sfumato.errors import ParameterError
-from sfumato.maps.replication import NormalPopulation
-from sfumato.maps.rumap import Overlay, RUMap, ru_map
+from sfumato.maps import NormalPopulation, Overlay, RUMap, ru_map
 from sfumato.masks.noise import KimNoise
 from sfumato.typing import Numbers
-from sfumato.utility.estimator_utility import EstimatorUtility
-from sfumato.utility.estimators import Mean, MeanCombination, Slope
+from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope
 
 # The R-U paper's equations as printed, with ERRATA observed: λ² in, a number or an array out.
 #

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.contract.draws import Draws
 from sfumato.errors import ParameterError
@@ -14,7 +14,7 @@ from sfumato.papers.conditional import numbers
 from sfumato.papers.disclosure_model import AddedNoise, Linear, Normal, Target, User
 from sfumato.papers.disclosure_problem import NoSolution, Problem, Solution, check_threshold
 from sfumato.papers.uncertainty import Certainty, Posterior, Risk, Utility, posterior
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 TOTAL = "total"
 _OUTSIDER = "an outsider"
@@ -165,7 +165,7 @@ class SimpleRTA:
         g = int(attackers[h]) if self.own else int(at[0])
         return Certainty(value, _contribution(h), self._user(g), value, value, "by formula")
 
-    def _worst_attackers(self) -> NDArray[np.int64]:
+    def _worst_attackers(self) -> Whole:
         """Return for each contributor the other one whose own contribution is least known: the best informed attacker."""
         if self.contributors == 1:
             return np.array([-1])
@@ -218,7 +218,7 @@ class SimpleRTA:
             return f"user {g + 1}"
         return _OUTSIDER if g < 0 or self.contributors == 1 else f"contributor {g + 1}"
 
-    def _failing(self, known: NDArray[np.bool_]) -> list[Certainty]:
+    def _failing(self, known: Flags) -> list[Certainty]:
         """Return the constraints that nothing meets, worst first: what is known already, relative to the base."""
         ratio = _ratio(np.broadcast_to(self.base, self.prior.shape), self.prior)
         attackers = self._worst_attackers() if self.own else None

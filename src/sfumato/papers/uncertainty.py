@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.lazy import stats
 from sfumato.papers.conditional import conditional_variance
 from sfumato.papers.disclosure_model import (
     AddedNoise,
@@ -28,7 +29,7 @@ from sfumato.papers.disclosure_model import (
     Target,
     User,
 )
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 # Posterior uncertainty in closed form: normal priors, linear targets, normal noise (RTA paper, sections 2.3.3 and 3.1.3).
 
@@ -201,7 +202,7 @@ class _Draws:
 
     data: Numbers
     values: Numbers
-    half: NDArray[np.bool_]
+    half: Flags
     """Which half of the draws one is in, whatever its value."""
 
     @classmethod
@@ -270,10 +271,8 @@ class _Posteriors:
 
 
 def _around(value: float, error: float, draws: float) -> SimulatedEstimate:
-    """Return a value with the interval of a standard error from so many draws, on the logarithm."""
-    from scipy.stats import t
-
-    reach = math.exp(float(t.ppf(0.975, draws - 1)) * error / value) if value > 0 else 1.0
+    """Return a value with the interval of a standard error from `draws` draws, on the logarithm."""
+    reach = math.exp(float(stats.t.ppf(0.975, draws - 1)) * error / value) if value > 0 else 1.0
     return SimulatedEstimate(value, value / reach, value * reach)
 
 

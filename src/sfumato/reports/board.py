@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.contract.release import Release
-from sfumato.contract.score import Section, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Release, Section, Side, Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError
 from sfumato.maps.judge import scenarios_of

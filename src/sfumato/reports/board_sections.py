@@ -6,16 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sfumato import charts
 from sfumato.charts.captions import counted, spoken
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Release
-from sfumato.contract.score import Figure, Score, Section, Side, TextTable, digits
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Figure, Measure, Release, Score, Section, Side, Snooper, TextTable
+from sfumato.contract.score import digits
 from sfumato.errors import SfumatoError
+from sfumato.lazy import pd
 from sfumato.reports.checks import FEWEST, LEARNED, Checked, parts_of, sort_of, sorts_of
 from sfumato.reports.sections import SearchFindings
-from sfumato.schema.attribute import Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Role, Schema
 
 _WORST = 3
 """Subgroups shown for each measure."""
@@ -160,10 +159,6 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
     rows = [row for c in measured if (row := _row(release, c)) is not None]
     if not rows:
         return []
-    import pandas as pd
-
-    from sfumato.charts.map_data import unmasked_rows
-    from sfumato.charts.measures import measures_chart
 
     caption = (
         "The release, measure by measure. Each risk is divided by its own limit, so that 1 is the limit; the thin line ends "
@@ -174,7 +169,10 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
     parts = [rows[i : i + _DRAWN] for i in range(0, len(rows), _DRAWN)]
     which = [""] if len(parts) == 1 else [f" Part {i} of {len(parts)}." for i in range(1, len(parts) + 1)]
     return [
-        Figure(measures_chart(unmasked_rows(pd.DataFrame(part)), 0).to_dict(), caption + said)
+        Figure(
+            charts.measures.measures_chart(charts.map_data.unmasked_rows(pd.DataFrame(part)), 0).to_dict(),
+            caption + said,
+        )
         for part, said in zip(parts, which, strict=True)
     ]
 

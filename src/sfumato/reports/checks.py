@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.contract.measure import Combination, Measure
-from sfumato.contract.release import Release, subgroups
-from sfumato.contract.score import Score, Side, number
-from sfumato.contract.snooper import Snooper
-from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, unknown_name
-from sfumato.maps.judge import Against
+from sfumato.contract import Combination, Measure, Release, Score, Side, Snooper, subgroups
+from sfumato.contract.score import number
+from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, refuse_unknown
+from sfumato.maps.judge import Against, against
 from sfumato.maps.rumap import titles
 
 
@@ -221,7 +219,7 @@ def run_checks(
     progress: Progress | None = None,
 ) -> tuple[Checked, ...]:
     """Measure a release, risks against every snooper; a measure that does not apply is listed with the reason."""
-    asked = [one for check in checks for one in _against(check, scenarios)]
+    asked = [Check(one, check.limit) for check in checks for one in against([check.measure], scenarios)]
     snooper = next(iter(scenarios.values()))
     for check in asked:
         _known(check.measure, release)
@@ -251,15 +249,7 @@ def run_checks(
 def _known(measure: Measure, release: Release) -> None:
     """Refuse a measure of columns that the original does not have: this is a mistake, not a measure that does not apply."""
     have = release.original.schema.names()
-    for name in measure.columns(release.original.schema) or ():
-        if name not in have:
-            raise DataError(unknown_name("column", name, have, "the data"))
-
-
-def _against(check: Check, scenarios: Mapping[str, Snooper]) -> list[Check]:
-    if len(scenarios) == 1 or check.measure.side is Side.UTILITY or isinstance(check.measure, Against):
-        return [check]
-    return [Check(Against(check.measure, snooper, name), check.limit) for name, snooper in scenarios.items()]
+    refuse_unknown("column", have, "the data", *(measure.columns(release.original.schema) or ()), error=DataError)
 
 
 def _parts(release: Release, column: str) -> tuple[list[tuple[str, Release]], int] | str:

@@ -15,12 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sfumato.charts.captions import counted, first_line, spoken
-from sfumato.contract.mask import Recipe
-from sfumato.contract.release import Release
-from sfumato.contract.score import Section, TextTable, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Recipe, Release, Section, Snooper, TextTable
+from sfumato.contract.score import digits
+from sfumato.data import Kind, Microdata
 from sfumato.maps.choice import named
 from sfumato.reports.board_sections import CANNOT_SEE, paragraphs
 from sfumato.reports.checks import FEWEST, SORTS, Checked, sort_of

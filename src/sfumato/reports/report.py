@@ -15,7 +15,7 @@ from typing import Any, Literal
 from sfumato.charts.theme import to_svg
 from sfumato.contract.score import Figure, Section, TextTable, number
 from sfumato.errors import DataError, MissingExtra, missing_extra
-from sfumato.files import write_bytes, write_text
+from sfumato.files import publishing, whole_file
 from sfumato.version import VERSION
 
 
@@ -126,12 +126,14 @@ class Report:
             raise DataError(
                 "a report is written as .html or .pdf, and with json=True as .json beside it: choose such a name."
             )
-        if target.suffix.lower() == ".pdf":
-            write_bytes(target, self.pdf(), confidential)
-        else:
-            write_text(target, self.html(), confidential)
-        if json:
-            write_text(beside, self.to_json(), confidential)
+        contents = {target: self.pdf() if target.suffix.lower() == ".pdf" else self.html().encode("utf-8")}
+        if json:  # written last, it appears first: no report stands without its data
+            contents[beside] = self.to_json().encode("utf-8")
+        with publishing(
+            *(whole_file(file, 0o600 if confidential else 0o644) for file in contents), secrets={}
+        ) as files:
+            for file, content in zip(files, contents.values(), strict=True):
+                file.write_bytes(content)
 
     def to_json(self) -> str:
         """Return the report's data as JSON text."""

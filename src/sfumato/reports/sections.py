@@ -9,29 +9,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from sfumato import charts, utility
 from sfumato.charts.captions import counted, first_line, spoken, tabled
-from sfumato.contract.mask import Recipe
-from sfumato.contract.release import Release
-from sfumato.contract.score import Figure, Section, TextTable
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Figure, Recipe, Release, Section, TextTable
+from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.files import parse_json
+from sfumato.lazy import pd
 from sfumato.maps.choice import named
 from sfumato.maps.rumap import RUMap
 from sfumato.schema.attribute import Attribute, Role
 from sfumato.version import VERSION
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 _EXACT = 20
-"""Up to so many distinct values are counted exactly; more are rounded to two digits."""
+"""Largest number of distinct values that are counted exactly; more are rounded to two digits."""
 
 _ROLES = (
     "Identifiers name a respondent and are always removed. Keys are what a snooper may know from elsewhere; confidential "
@@ -120,10 +115,8 @@ def recipe_section(release: Release) -> Section:
 
 def summary_section(release: Release) -> Section:
     """Return what masking changed: statistics, distributions, tables and correlations, before and after."""
-    from sfumato.utility.summary import release_summary
-
     try:
-        summary = release_summary(release)
+        summary = utility.release_summary(release)
         figure = Figure(summary.chart().to_dict(), "The release before (grey) and after (blue) masking.")
     except SfumatoError as reason:
         return Section("Before and after", (f"Not compared: {reason}",))
@@ -263,9 +256,7 @@ class SearchFindings:
 
     def frame(self) -> pd.DataFrame:
         """Return every point on the whole file, as `RUMap.frame()`."""
-        from sfumato.charts.map_data import unmasked_rows
-
-        return unmasked_rows(_frame(self.facts["points"]))
+        return charts.map_data.unmasked_rows(_frame(self.facts["points"]))
 
     @cached_property
     def points(self) -> pd.DataFrame:
@@ -312,8 +303,6 @@ def secret_steps(recipe: Recipe) -> set[str]:
 
 
 def _frame(rows: list[Mapping[str, Any]]) -> pd.DataFrame:
-    import pandas as pd
-
     frame = pd.DataFrame(rows).rename(columns={"recipe": "settings"})
     for name in (n for n in _NUMBERS if n in frame):
         frame[name] = [math.nan if v is None else float(v) for v in frame[name]]
@@ -369,13 +358,11 @@ def frontier_section(found: SearchFindings) -> Section:
     ]
     if not len(found.frontier):
         return Section("The frontier", ("No setting could be measured on all the records, so there is no frontier.",))
-    from sfumato.charts.map_chart import methods_chart
-
     risk, frontier = _plane(found)
     several = found.points.loc[found.points["side"] == "risk", "scenario"].nunique() > 1
     worst = " (against the snooper who learns most)" if several else ""
     figure = Figure(
-        methods_chart(found.frame(), frontier, risk).to_dict(),
+        charts.map_chart.methods_chart(found.frame(), frontier, risk).to_dict(),
         f"Every setting that was tried: {risk}{worst} and utility. Lower is safer, further right is more useful.",
     )
     if found.feasible and not frontier["chosen"].any():
@@ -428,12 +415,9 @@ def choice_section(found: SearchFindings) -> Section:
     at = f" with {named(choice['settings'])}" if choice["settings"] else ""
     sentences = [f"The chosen recipe is {choice['family']}{at}: {choice['reason']}."]
     content: list[TextTable | Figure] = [_measured(choice, found.facts["thresholds"])]
-    from sfumato.charts.measures import measures_chart
-    from sfumato.charts.parameter_surface import parameters_chart
-
-    content.append(Figure(measures_chart(found.frame()).to_dict(), _DOTS))
+    content.append(Figure(charts.measures.measures_chart(found.frame()).to_dict(), _DOTS))
     with suppress(ParameterError):  # it has fewer than two parameters
-        chart = parameters_chart(found.frame())
+        chart = charts.parameter_surface.parameters_chart(found.frame())
         content.append(Figure(chart.to_dict(), "Utility and risk over the parameters of the chosen recipe."))
     return Section("The chosen recipe", tuple(sentences), tuple(content))
 

@@ -15,10 +15,8 @@ from sfumato.mas.policy_sections import attacks_section, cost_section, open_sect
 from sfumato.mas.usage import UsageReport
 from sfumato.reports.board_sections import paragraphs
 from sfumato.reports.report import Report, Version
-from sfumato.tables.measures import TableMeasure
-from sfumato.tables.published import PublishedTable
+from sfumato.tables import PublishedTable, TableMeasure, audit
 from sfumato.tables.section import rules_in, table_section
-from sfumato.tables.table_audit import audit
 
 
 def table_report(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import key_names, missing_rule
@@ -31,21 +30,40 @@ class KAnonymity(RiskMeasure):
 
     k: int = param(default=3, doc="how many records must look the same", low=2, integer=True)
     missing: Missing = missing_rule()
+    alpha: float = param(
+        default=1.0,
+        doc="under wildcard, how much a record with a missing key counts as a match of records unlike it: 1 as any, 0 nothing",
+        low=0,
+        high=1,
+    )
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    @override
+    def validate(self) -> None:
+        if self.alpha != 1 and self.missing != "wildcard":
+            raise ParameterError(
+                "alpha of k_anonymity is for missing='wildcard': under other rules no missing key matches."
+            )
+
+    @override
+    @property
+    def variant(self) -> str:
+        return super().variant + ("" if self.alpha == 1 else f", and counts {self.alpha:g} as a match of others")
+
+    def of_records(self, values: Numbers) -> float:
         """Return the share of some records that match fewer than k; their values count those that match."""
         return float((values < self.k).mean())
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the records below k."""
         released = released_classes(outcome, snooper, self.missing)
-        f, n = released.matches, int(released.sizes.sum())
-        below = int(released.sizes[f < self.k].sum())
-        smallest = int(f.min())
+        # sums of 0.1 are whole again where they should be
+        f = released.matches if self.alpha == 1 else np.round(released.matching(released.sizes, self.alpha), 9)
+        n = int(released.sizes.sum())
+        below, smallest = int(released.sizes[f < self.k].sum()), f.min()
         return self.result(
             below / n,
             f"{count_of(below, n, ('matches', 'match'))} fewer than {self.k} records on "
-            f"{', '.join(key_names(outcome, snooper))}; the fewest that any record matches is {smallest:,}",
+            f"{', '.join(key_names(outcome, snooper))}; the fewest that any record matches is {smallest:,.9g}",
             details={
                 "records below k": float(below),
                 "unique records": float(released.sizes[f == 1].sum()),
@@ -71,7 +89,7 @@ class KMap(RiskMeasure):
     k: int = param(default=3, doc="how many persons must look the same", low=2, integer=True)
     missing: Missing = missing_rule()
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    def of_records(self, values: Numbers) -> float:
         """Return the share of some records that fewer than k persons match; their values count those."""
         return float((values < self.k).mean())
 

@@ -364,16 +364,13 @@ class CodedValueRisk(Measure):
     """
 
     side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "coded-value risk for {self.column}"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
 
     column: str = param(doc="the coded column", columns="one")
     average: Literal["risk", "error"] = param(
         default="risk", doc="mean of the records' risks, or reciprocal of their mean squared error"
     )
-
-    @override
-    def label(self) -> str:
-        return f"coded-value risk for {self.column}"
 
     @override
     @property

@@ -29,7 +29,7 @@ from sfumato.errors import NotApplicable
 from sfumato.risk.gdpr_risks import residual
 from sfumato.risk.keys import RiskMeasure, spread_released
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 Against = Literal["marginal", "holdout"]
 What = Literal["excess", "rate"]
@@ -60,7 +60,7 @@ def what_rule() -> Any:
 
 @dataclass(frozen=True)
 class Excess:
-    """A rate of right answers among n targets, and the rate of a baseline: known, or estimated from so many others.
+    """A rate of right answers among n targets, and the rate of a baseline: known, or estimated from `n_baseline` people.
 
     >>> Excess(0.6, 100, 0.5).value
     0.2
@@ -439,15 +439,15 @@ class TCAP(AttributionMeasure):
         excess = self._share(among.targets, sure, back.matched > 0, right, guessed, targets is not None)
         return replace(excess, effective=_effective(among.targets, self._inside(sure, back.matched > 0), back.matched))
 
-    def _inside(self, sure: NDArray[np.bool_], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _inside(self, sure: Flags, matched: Flags) -> Flags:
         """Which cells the denominator counts, shape (m,)."""
         return {"certain": sure, "matched": matched, "all": np.ones(len(sure), bool)}[self.denominator]
 
     def _share(
         self,
         cells: ValueCells,
-        sure: NDArray[np.bool_],
-        matched: NDArray[np.bool_],
+        sure: Flags,
+        matched: Flags,
         right: Numbers,
         guessed: Numbers,
         held_out: bool,
@@ -460,7 +460,7 @@ class TCAP(AttributionMeasure):
         return Excess(float((counts * right).sum()) / n, n, float((counts * guessed).sum()) / n)
 
 
-def _effective(cells: ValueCells, inside: NDArray[np.bool_], matched: Numbers) -> float:
+def _effective(cells: ValueCells, inside: Flags, matched: Numbers) -> float:
     """Return how many independent answers a mean over released records is worth: 1 / Σ w²/d over classes (Kish 1965).
 
     w is a class's share of the released records, d the number of people with its keys: all its records are right or wrong by
@@ -564,7 +564,7 @@ class Disco(AttributionMeasure):
         itself = attack.between(outcome, snooper, attack.people(outcome, snooper, self.draws), truly)
         hit = disclosed > 0
 
-        def of_all(which: NDArray[np.bool_]) -> float:
+        def of_all(which: Flags) -> float:
             return float(counts[which].sum()) / excess.n
 
         number = round(float((counts * disclosed).sum()))
@@ -587,7 +587,7 @@ class Disco(AttributionMeasure):
         )
 
     @staticmethod
-    def _disclosive(found: Attributed) -> NDArray[np.bool_]:
+    def _disclosive(found: Attributed) -> Flags:
         """Whether all released records with a cell's keys agree on the value, shape (m,)."""
         return np.nan_to_num(found.sure) >= 1
 

@@ -18,7 +18,7 @@ from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, unknown_name
 from sfumato.kernels.classes import classes
 from sfumato.risk.keys import of_original, released_classes
-from sfumato.typing import Codes, Numbers, Whole
+from sfumato.typing import Codes, Flags, Numbers, Whole
 
 ROUNDING = 1e-9
 """How far past a bound a share may seem to be by rounding alone, relative to the bound."""
@@ -125,7 +125,7 @@ class Distributions:
             out[rows] = here
         return np.empty(0) if out is None else out
 
-    def records_in(self, which: NDArray[np.bool_]) -> int:
+    def records_in(self, which: Flags) -> int:
         """Return how many records are in some of the classes."""
         return int(self.sizes[which].sum())
 

@@ -105,7 +105,7 @@ class Crossed:
             before, after = ([number * width for number in values] for values in (before, after))
         return ValuePairs(self.before.codes[k][self.left], self.after.codes[k][self.right], self.counts, before, after)
 
-    def per_matched(self, outcome: Release, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def per_matched(self, outcome: Release, values: Numbers) -> Numbers:
         """Spread values of the rows over the records that are in both files, shape (r,); NaN for one that is left out."""
         at, to = _labels(outcome, self.before, self.after)
         width = len(self.after)
@@ -228,7 +228,7 @@ class WeightMatrix(Parametric, family="weight_matrix", abstract=True):
         """Return w_ij for arrays of sizes, from 1 up."""
 
     def check(self, released: int, originals: int) -> None:
-        """Refuse a matrix that lacks one of the properties, for so many records in each file."""
+        """Refuse a matrix that lacks one of the properties, for the numbers of released and original records."""
         if not self.proven:
             rows, columns = (np.arange(1, min(size, _CHECKED) + 1) for size in (released, originals))
             check_properties(self.at(rows[:, None], columns[None, :]))
@@ -275,7 +275,7 @@ class EqualWeights(WeightsByLarger):
 
 
 class ThresholdWeights(WeightsByLarger):
-    """Records count in full in classes of up to so many, and not at all beyond: larger classes are thought to be safe."""
+    """Records count in full in classes of up to `largest` records, and not at all in larger ones, which are thought to be safe."""
 
     largest: int = param(default=3, doc="largest class that counts, in either file", low=1, integer=True)
 

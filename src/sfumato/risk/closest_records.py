@@ -14,9 +14,10 @@ from sfumato.attacks.holdout_attacks import holdout_of
 from sfumato.contract import Draws, Need, Release, Score, Snooper, param, wilson
 from sfumato.errors import NotApplicable, count_of, plural
 from sfumato.kernels.classes import classes, number_codes
+from sfumato.lazy import special
 from sfumato.risk.keys import RiskMeasure, in_id_order
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 # --- Are released records closer to the original than to people who are not in it? (Platzer and Reutterer 2021).
 
@@ -197,10 +198,8 @@ def clustered(errors: Numbers, near: Closest, far: Closest) -> float:
 
 def _t_quantile(near: Closest, far: Closest) -> float:
     """Return how many standard errors a 95 % interval reaches: Student's, for as many terms as there are closest records."""
-    from scipy.special import stdtrit
-
     clusters = min(len(np.unique(found.rows[:, 0])) for found in (near, far))
-    return float(stdtrit(max(clusters - 1, 1), 0.975))
+    return float(special.stdtrit(max(clusters - 1, 1), 0.975))
 
 
 def corrected(share: float, size: int, other: int) -> float:
@@ -270,14 +269,14 @@ class IMS(RiskMeasure):
         )
 
 
-def same_records(tables: tuple[Numbers, ...]) -> list[NDArray[np.int64]]:
+def same_records(tables: tuple[Numbers, ...]) -> list[Whole]:
     """Return labels that are the same for records that are the same, in all tables (n, p) together; shape (n,) each."""
     every = np.vstack(tables)
     labels, _ = classes([number_codes(column) for column in every.T], len(every))
     return np.split(np.asarray(labels, np.int64), np.cumsum([len(t) for t in tables])[:-1])
 
 
-def independent_copies(hits: NDArray[Any], labels: NDArray[np.int64]) -> float:
+def independent_copies(hits: NDArray[Any], labels: Whole) -> float:
     """Return how many released records there are in effect: those that are the same are copies together or not at all.
 
     Their number over the design effect of clusters: the variance of a mean of clusters over that of single records.
@@ -292,14 +291,17 @@ def independent_copies(hits: NDArray[Any], labels: NDArray[np.int64]) -> float:
     return len(hits) * min(float(errors @ errors) / total, 1.0) if total > 0 else float(len(hits))
 
 
-def any_of(counts: NDArray[np.int64], people: int, size: int) -> Numbers:
+def any_of(counts: Whole, people: int, size: int) -> Numbers:
     """Return the probability that at least one of `counts` people is in a random part of `size` of all people."""
-    from scipy.special import gammaln
-
     if size == people:
         return (counts > 0).astype(np.float64)
     left = people - np.asarray(counts, np.float64)
     possible = (left >= size) & (counts > 0)
     left = np.where(possible, left, float(people))
-    none = gammaln(left + 1) - gammaln(left - size + 1) - gammaln(people + 1.0) + gammaln(people - size + 1.0)
+    none = (
+        special.gammaln(left + 1)
+        - special.gammaln(left - size + 1)
+        - special.gammaln(people + 1.0)
+        + special.gammaln(people - size + 1.0)
+    )
     return np.where(possible, np.clip(-np.expm1(none), 0.0, 1.0), counts > 0)

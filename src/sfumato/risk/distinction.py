@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from sfumato.attacks.attacker_file import missing_rule
 from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, plural
+from sfumato.lazy import pd
 from sfumato.risk.keys import (
     RiskMeasure,
     SetCounts,
@@ -21,9 +22,6 @@ from sfumato.risk.keys import (
     set_counts,
     sets_of,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def distinction(counts: SetCounts) -> float:
@@ -123,8 +121,6 @@ def distinguishing_keys(
     1  zip          0.6         0.8
     2  sex          0.4         0.6
     """
-    import pandas as pd
-
     released = released_classes(outcome, snooper or Snooper(), missing)
     _pairs(released)
     rows = [

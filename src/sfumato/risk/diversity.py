@@ -21,7 +21,7 @@ from sfumato.risk.class_distributions import ROUNDING, ClassCells, Distributions
 from sfumato.risk.keys import RiskMeasure, of_original
 from sfumato.schema import Scale
 from sfumato.schema.hierarchy import label_of
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 DiversityKind = Literal["distinct", "entropy", "recursive"]
 
@@ -210,7 +210,7 @@ class AlphaK(RiskMeasure):
             find_records=(lambda: np.asarray(of_original(outcome, found.fine, share))) if outcome.aligned else None,
         )
 
-    def _watched(self, found: Distributions, outcome: Release) -> NDArray[np.float64]:
+    def _watched(self, found: Distributions, outcome: Release) -> Numbers:
         """Return 1 for a sensitive value and 0 for another, shape (m,)."""
         if not self.values:
             return np.ones(len(found.values))
@@ -327,9 +327,7 @@ def _places(found: Distributions, data: Microdata) -> NDArray[np.int32]:
     return np.unique(np.array(numbers, np.float64), return_inverse=True)[1].astype(np.int32)
 
 
-def _in_order(
-    cells: ClassCells, places: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+def _in_order(cells: ClassCells, places: NDArray[np.int32]) -> tuple[Whole, NDArray[np.int32], Whole]:
     """Return the cells of each class in order of place."""
     here = places[cells.values]
     if (np.diff(places) > 0).all():

@@ -17,7 +17,7 @@ from sfumato import kernels
 from sfumato.data import Classes
 from sfumato.errors import NotApplicable
 from sfumato.kernels.classes import classes, find_rows
-from sfumato.typing import Codes, Numbers
+from sfumato.typing import Codes, Flags, Numbers, Whole
 
 Margin = tuple[int, ...]
 CYCLES, TOLERANCE = 200, 0.01
@@ -118,7 +118,7 @@ class Block:
         return kernels.loglinear.fitted_variance(self.places, self.fitted, slopes, self.size)
 
 
-def find_cells(every: Codes, asked: Codes, levels: Sequence[int]) -> NDArray[np.int64]:
+def find_cells(every: Codes, asked: Codes, levels: Sequence[int]) -> Whole:
     """Return the rows of `every`, cells in lexical order, that hold the cells asked for; shapes (k, keys), (c, keys) to (c,)."""
     if math.prod(levels) >= 2**62:
         return find_rows(list(every.T), list(asked.T))
@@ -157,7 +157,7 @@ class Dense:
         """Return amounts of all cells added up by the cells of a block, shape (k,)."""
         return np.asarray(amounts.sum(axis=self._others(block.keys))[tuple(block.cells.T)], np.float64)
 
-    def _places(self, keys: Margin, codes: Codes) -> NDArray[np.int64]:
+    def _places(self, keys: Margin, codes: Codes) -> Whole:
         """Return where codes of these keys stand in the table of them alone, shape (r,)."""
         if not keys:
             return np.zeros(len(codes), np.int64)
@@ -196,7 +196,7 @@ class Listed:
         """Return amounts of all cells added up by the cells of a block."""
         return block.gathered(self.cells, amounts)
 
-    def _places(self, keys: Margin, codes: Codes) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    def _places(self, keys: Margin, codes: Codes) -> tuple[Whole, Whole, int]:
         """Return which combination of these keys each cell and each asked for has, and how many there are."""
         both = np.vstack([self.cells[:, keys], codes])
         place, sizes = classes(list(both.T), len(both))
@@ -220,11 +220,11 @@ class ClassTable:
     """The classes of a file as cells of a table: codes from 0 without gaps, shape (c, keys); -1 is missing, matching anything."""
 
     codes: Codes
-    sizes: NDArray[np.int64]
+    sizes: Whole
     levels: tuple[int, ...]
 
     @cached_property
-    def complete(self) -> NDArray[np.bool_]:
+    def complete(self) -> Flags:
         """Which classes lack no key, shape (c,)."""
         return np.asarray((self.codes >= 0).all(axis=1))
 
@@ -422,7 +422,7 @@ class Interactions:
             )
         return self.whole
 
-    def _incomplete(self) -> Iterator[tuple[NDArray[np.int64], tuple[int, ...], Codes]]:
+    def _incomplete(self) -> Iterator[tuple[Whole, tuple[int, ...], Codes]]:
         """Yield for each set of known keys: the classes that lack the others, the keys, the classes' codes of them."""
         rows = np.flatnonzero(~self.table.complete)
         known = self.table.codes[rows] >= 0

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import ClassVar
 
 from typing_extensions import override
 
-from sfumato.attacks.holdout_attacks import (
-    ControlledAttack,
-    Describing,
-    InferenceTarget,
-    InferValue,
-    LinkColumns,
-    Repeated,
-    SingleOut,
-    TwoFiles,
-)
+from sfumato.attacks import InferValue, LinkColumns, SingleOut
+from sfumato.attacks.holdout_attacks import ControlledAttack, Describing, InferenceTarget, Repeated, TwoFiles
 from sfumato.contract import Draws, Need, Release, Score, Snooper, Success, param, success
 from sfumato.errors import NotApplicable, plural
 from sfumato.risk.keys import RiskMeasure, of_targets
@@ -31,13 +22,10 @@ class ControlledRisk(RiskMeasure, Repeated, abstract=True):
     )
     needs: ClassVar[frozenset[Need]] = frozenset({Need.HOLDOUT})
     attack: ClassVar[type[ControlledAttack]]
+    achieved: ClassVar[str]
+    """What a right guess is, a template: "... guesses <achieved>"."""
 
     seed: int = param(default=1, doc="seed of the attacker's draws", low=0, integer=True)
-
-    @property
-    @abstractmethod
-    def achieved(self) -> str:
-        """What a right guess is: "... guesses <achieved>"."""
 
     @override
     @property
@@ -56,8 +44,8 @@ class ControlledRisk(RiskMeasure, Repeated, abstract=True):
         value, interval = residual(inside, outside)
         informative = inside.interval[0] > inside.baseline
         words = (
-            f"{_count(inside)} guesses {self.achieved} about people in the file, and {_count(outside)} about other people: "
-            f"{100 * value:.3g} % of what was left to learn comes from the release"
+            f"{_count(inside)} guesses {self.achieved.format(self=self)} about people in the file, and {_count(outside)} "
+            f"about other people: {100 * value:.3g} % of what was left to learn comes from the release"
         )
         if value <= 0:
             words += ", no more than is true of anybody"
@@ -124,11 +112,7 @@ class SinglingOut(ControlledRisk, Describing):
 
     title: ClassVar[str] = "singling out"
     attack: ClassVar[type[ControlledAttack]] = SingleOut
-
-    @property
-    def achieved(self) -> str:
-        """A description that fits one person."""
-        return "single one person out"
+    achieved: ClassVar[str] = "single one person out"
 
     @override
     @property
@@ -146,11 +130,7 @@ class Linkability(ControlledRisk, TwoFiles):
 
     title: ClassVar[str] = "linkability"
     attack: ClassVar[type[ControlledAttack]] = LinkColumns
-
-    @property
-    def achieved(self) -> str:
-        """Two halves that were linked."""
-        return "link the two halves of a record"
+    achieved: ClassVar[str] = "link the two halves of a record"
 
     @override
     @property
@@ -168,11 +148,7 @@ class Inference(ControlledRisk, InferenceTarget):
 
     title: ClassVar[str] = "inference of {self.column}"
     attack: ClassVar[type[ControlledAttack]] = InferValue
-
-    @property
-    def achieved(self) -> str:
-        """A value that was inferred."""
-        return f"of {self.column} are right"
+    achieved: ClassVar[str] = "of {self.column} are right"
 
     @override
     @property

@@ -6,10 +6,9 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
@@ -17,14 +16,13 @@ from sfumato.contract import Need, Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
-from sfumato.errors import NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, join_names, plural, refuse_unknown
+from sfumato.lazy import pd
 from sfumato.risk.classification import Crossed, EqualWeights, PowerWeights, UniqueWeights, WeightMatrix, crossed
 from sfumato.risk.key_changes import KeyChange, WeakRule, key_change
 from sfumato.risk.keys import RiskMeasure
 from sfumato.schema import Scale, Schema
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sfumato.typing import Numbers
 
 # A subset S of the keys has the value Π(1 - icf_k) · base(S): keys that were changed cost a factor each, and make classes smaller.
 
@@ -266,7 +264,7 @@ class GlobalRisk(RiskMeasure):
         why = {"min": "no record is unique in both files by keys that are of use", "max": ""}
         return f"{why.get(self.kind) or 'every record is in classes whose weight is zero'}: {nobody}"
 
-    def _records(self, outcome: Release, found: Crossed, used: tuple[str, ...], kept: float) -> NDArray[np.float64]:
+    def _records(self, outcome: Release, found: Crossed, used: tuple[str, ...], kept: float) -> Numbers:
         """Return the share that each original record contributes, NaN for one that was not released; shape (n,)."""
         one = np.ones(1, np.int64)
         each = np.zeros(len(found.counts))
@@ -280,10 +278,7 @@ def key_changes(outcome: Release, found: Crossed, rules: Mapping[str, WeakRule])
     """Return how much each key was changed."""
     original, masked = outcome.original, outcome.masked
     for name in rules:
-        if name not in found.names:
-            raise NotApplicable(
-                unknown_name("key", name, found.names, "the snooper's keys, which weak_changes is about")
-            )
+        refuse_unknown("key", found.names, "the snooper's keys, which weak_changes is about", name, error=NotApplicable)
         if original.schema[name].scale is not Scale.PARTIALLY_ORDERED:
             raise NotApplicable(
                 f"weak_changes has a rule for '{name}', which is {original.schema[name].scale.value}: only values of a partially "
@@ -337,8 +332,6 @@ def subset_risks(
 
     `kept` is Π(1 - icf_k). Without `weights`, DR_W is that of PowerWeights(). `missing` and `weak_changes` are as in GlobalRisk.
     """
-    import pandas as pd
-
     outcome.check_aligned("the risk of each subset of the keys")
     found = crossed(outcome, snooper or Snooper(), missing)
     if len(found.names) > _MOST_LISTED:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -27,7 +26,7 @@ from sfumato.risk.keys import (
 )
 from sfumato.risk.population_uniques import fraction_parameter
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 _FEW = 0.05
 """If no larger share of the records than this has weights that are too small, those are taken for 1."""
@@ -276,7 +275,7 @@ class IndividualRisk(RiskMeasure):
         )
 
 
-def household_risks(outcome: Release, risks: ClassRisks) -> tuple[NDArray[np.int64], Numbers, float]:
+def household_risks(outcome: Release, risks: ClassRisks) -> tuple[Whole, Numbers, float]:
     """Return the household of each released record (-1: left out), the risk 1 - Π(1 - r) of each, and their sum's variance.
 
     Shapes (n,), (h,) and a number. A record whose household is not known stands for itself. The variance is that of the sum
@@ -358,7 +357,7 @@ class Reidentification(RiskMeasure):
             return f"for the record at most risk a {self.attacker} is right with probability {digits(value)}"
         return f"for {digits(100 * value)} % of the records a {self.attacker} is right with probability above {self.threshold:g}"
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    def of_records(self, values: Numbers) -> float:
         """Return the mean, the largest, or the share above the threshold of some records' probabilities."""
         at_risk = (values > self.threshold * (1 + 1e-12)).mean()
         return float({"mean": values.mean(), "largest": values.max(), "share at risk": at_risk}[self.summary])

@@ -22,8 +22,9 @@ class IntervalDisclosure(RiskMeasure):
 
     The half width of the interval is `width` times the standard deviation of the released column ("sd"), or times the number
     of released values, counted in ranks ("rank"), or times the robust standard deviation of the original column and the
-    robust Mahalanobis distance of the record from the centre ("robust"): who lies far out is recognised from afar. A record
-    for which too many other released ones lie near its own (`crowd`) is safe all the same: nobody can tell which it is.
+    robust Mahalanobis distance of the record from the centre ("robust"): who lies far out is recognised from afar. "rmd" is
+    the disclosure by robust Mahalanobis distance of Templ and Meindl (2008), as sdcMicro computes it. A record for which too
+    many other released ones lie near its own (`crowd`) is safe all the same: nobody can tell which it is.
     """
 
     title: ClassVar[str] = "interval disclosure"
@@ -32,7 +33,7 @@ class IntervalDisclosure(RiskMeasure):
     over: tuple[str, ...] | None = param(
         default=None, doc="columns to compare; all confidential numbers if none", columns="many"
     )
-    kind: Literal["sd", "rank", "robust"] = param(default="sd", doc="what the interval is measured in")
+    kind: Literal["sd", "rank", "robust", "rmd"] = param(default="sd", doc="what the interval is measured in")
     width: float = param(
         default=0.05, doc="half width of the interval, in that measure", low=0, above=True, high=10, scale="log"
     )
@@ -56,6 +57,7 @@ class IntervalDisclosure(RiskMeasure):
             "sd": f"{self.width:g} standard deviations",
             "rank": f"{100 * self.width:g} % of the ranks",
             "robust": f"{self.width:g} robust Mahalanobis distances",
+            "rmd": f"{self.width:g} · {_RMD:g} robust Mahalanobis distances of the standardised files",
         }
         counts = {"all": "all columns", "any": "any column", "each": "value by value"}
         rule = f"; fewer than {self.crowd} others within {self.near:g}" if self.crowd else ""
@@ -93,6 +95,8 @@ class IntervalDisclosure(RiskMeasure):
         everybody = np.vstack([y, more])
         if self.kind == "rank":
             inside = known & self._in_rank(x, y, everybody)
+        elif self.kind == "rmd":
+            inside = known & self._in_distance(x, y, everybody)
         else:
             inside = known & (np.abs(y - x) <= self.width * self._scale(x, everybody))
         if self.crowd:
@@ -152,6 +156,19 @@ class IntervalDisclosure(RiskMeasure):
                 inside[:, j] = (low <= x[:, j]) & (x[:, j] <= high)
         return inside
 
+    def _in_distance(self, x: Numbers, y: Numbers, released: Numbers) -> Flags:
+        """Return which values, each file standardised by itself, are nearer than the record's distance from the mean allows."""
+        before, after = _standardised(x, x), _standardised(y, released)
+        _, scatter = kernels.moments.determinant_scatter(before)
+        if np.linalg.matrix_rank(scatter) < len(scatter):
+            raise NotApplicable(
+                "half of the records lie in a plane, so there is no robust Mahalanobis distance. Leave out columns that others "
+                "determine, or that have one value for most records."
+            )
+        z = kernels.moments.whitened(np.nan_to_num(before), np.zeros(len(scatter)), scatter)
+        distance = np.sqrt(np.einsum("ij,ij->i", z, z))
+        return np.asarray(np.abs(after - before) < self.width * _RMD * distance[:, None])
+
     def _crowded(self, x: Numbers, y: Numbers, released: Numbers) -> Flags:
         """Return which records have enough other released ones near their own; those with a missing value have not."""
         from scipy.spatial import cKDTree
@@ -168,6 +185,16 @@ class IntervalDisclosure(RiskMeasure):
             apart = np.asarray(cKDTree(everybody).query(points, k=[self.crowd + 1], distance_upper_bound=limit)[0])
             crowded[whole] = apart[:, 0] <= self.near
         return crowded
+
+
+_RMD = 0.05
+"""Of a robust Mahalanobis distance, the half width in standard deviations, before `width`: a constant of sdcMicro's."""
+
+
+def _standardised(values: Numbers, by: Numbers) -> Numbers:
+    """Return values less the mean of their column of another array, in its standard deviations."""
+    unit = _sd(by)
+    return np.asarray((values - np.nanmean(by, axis=0)) / np.where(unit > 0, unit, 1.0))
 
 
 def _unmatched(outcome: Release, names: tuple[str, ...]) -> Numbers:

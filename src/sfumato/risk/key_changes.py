@@ -15,7 +15,7 @@ from sfumato.errors import DataError, ParameterError, SchemaError, plural
 from sfumato.schema import Attribute, Scale
 from sfumato.schema.hierarchy import ROOT, Hierarchy, PrefixHierarchy, label_of
 from sfumato.schema.interval_hierarchy import interval_bounds
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 Codes = NDArray[Any]
 Span = tuple[float, float]
@@ -95,7 +95,7 @@ class ValuePairs:
     """Code of the original value, shape (c,); -1 is missing."""
     after: Codes
     """Code of the released value, shape (c,); -1 is missing."""
-    counts: NDArray[np.int64]
+    counts: Whole
     before_values: Sequence[Any]
     """What the original codes stand for."""
     after_values: Sequence[Any]
@@ -177,7 +177,7 @@ def _hierarchy(attribute: Attribute) -> Hierarchy:
     return attribute.hierarchy
 
 
-def count_inversions(x: Codes, y: Codes, counts: NDArray[np.int64], ends: Codes | None = None) -> int:
+def count_inversions(x: Codes, y: Codes, counts: Whole, ends: Codes | None = None) -> int:
     """Return the inversions among records that are given as a table of codes: by the table where it is short, else by record.
 
     Where released values are intervals, y is where they begin, and `ends` where they end.

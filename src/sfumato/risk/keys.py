@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
-from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
+from sfumato.attacks.attacker_file import RULES, key_names
 from sfumato.contract import DirectMeasure, Release, Snooper
 from sfumato.contract.score import Side, digits
 from sfumato.data import Microdata
 from sfumato.data.classes import Classes, Missing, classes_of
-from sfumato.errors import NotApplicable, SfumatoError, unknown_name
+from sfumato.errors import NotApplicable, SfumatoError, refuse_unknown
 from sfumato.kernels.classes import classes
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 
 class RiskMeasure(DirectMeasure, abstract=True):
@@ -32,12 +32,7 @@ class RiskMeasure(DirectMeasure, abstract=True):
     """
 
     side: ClassVar[Side] = Side.RISK
-    title: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
-
-    @override
-    def label(self) -> str:
-        return self.title.format(self=self)
 
     @override
     def words(self, value: float, schema: Schema) -> str:
@@ -58,7 +53,7 @@ def in_id_order(outcome: Release, values: Numbers) -> Numbers:
     return values if bool((ids[1:] >= ids[:-1]).all()) else values[np.argsort(ids, kind="stable")]
 
 
-def of_targets(outcome: Release, targets: NDArray[np.int64], values: Numbers) -> Numbers:
+def of_targets(outcome: Release, targets: Whole, values: Numbers) -> Numbers:
     """Return values of attacked records for each original record, in the order of their ids; shape (n,).
 
     The largest counts where a record was attacked more than once; it is NaN where it never was. A target with a negative id is
@@ -72,16 +67,6 @@ def of_targets(outcome: Release, targets: NDArray[np.int64], values: Numbers) ->
 
 
 # --- What the snooper looks for records by, and how many records of the release look the same.
-
-__all__ = [
-    "RULES",
-    "key_names",
-    "missing_rule",
-    "nothing_in_common",
-    "of_original",
-    "population_classes",
-    "released_classes",
-]
 
 
 def released_classes(
@@ -108,9 +93,7 @@ def released_classes(
 
 def population_classes(population: Microdata, released: Classes, snooper: Snooper) -> Classes:
     """Return the classes of a population file or table by the same keys; a weight column counts persons."""
-    for name in released.names:
-        if name not in population.engine.kinds:
-            raise NotApplicable(unknown_name("key", name, population.engine.kinds, "the population table"))
+    refuse_unknown("key", population.engine.kinds, "the population table", *released.names, error=NotApplicable)
     widths = {name: width for name, width in snooper.precision.items() if name in released.names}
     weight = population.schema.one("weight")
     try:
@@ -179,13 +162,13 @@ def named(names: Sequence[str], places: Sequence[int]) -> str:
 class SetCounts:
     """What occurs on a set of keys: g combinations among the c classes by all keys."""
 
-    labels: NDArray[np.int64]
+    labels: Whole
     """Combination of each class, shape (c,)."""
-    sizes: NDArray[np.float64]
+    sizes: Numbers
     """Amount of each combination, shape (g,): its records, or the sum of their weights."""
-    matches: NDArray[np.float64]
+    matches: Numbers
     """Amount that matches each combination under the rule for missing keys, shape (g,)."""
-    complete: NDArray[np.bool_]
+    complete: Flags
     """Whether a combination has a value of every key, shape (g,)."""
 
 
@@ -197,7 +180,7 @@ def set_counts(released: Classes, places: Sequence[int], amounts: NDArray[Any]) 
     first = np.empty(len(joined), np.int64)
     first[labels] = np.arange(len(labels))
     codes = np.column_stack([column[first] for column in columns])
-    complete: NDArray[np.bool_] = np.all(codes >= 0, axis=1)
+    complete: Flags = np.all(codes >= 0, axis=1)
     if released.rule != "wildcard" or complete.all():
         return SetCounts(labels, sizes, sizes, np.ones(len(sizes), bool))
     return SetCounts(labels, sizes, kernels.matching.wildcard_sums(codes, sizes[:, None])[:, 0], complete)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES
@@ -14,6 +13,7 @@ from sfumato.attacks.linkage import LinkByDistance, LinkByRank, LinkByWeight, Ne
 from sfumato.contract import Attack, Draws, Guesses, Need, Release, Score, Snooper, param, success
 from sfumato.errors import plural
 from sfumato.risk.keys import RiskMeasure, of_targets
+from sfumato.typing import Numbers
 
 _SUREST = 0.1
 """Share of the links that the snooper is surest of, which he would act on first."""
@@ -33,7 +33,7 @@ class Linkage(RiskMeasure, abstract=True):
         integer=True,
     )
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    def of_records(self, values: Numbers) -> float:
         """Return the share of some targets that are linked rightly."""
         return float(values.mean())
 

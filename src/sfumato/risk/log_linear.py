@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -17,6 +16,7 @@ from sfumato.contract import Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of, unknown_name
+from sfumato.lazy import special
 from sfumato.risk.expected_counts import (
     ClassTable,
     FittedCounts,
@@ -29,7 +29,7 @@ from sfumato.risk.expected_counts import (
 from sfumato.risk.keys import RiskMeasure, of_original, released_classes
 from sfumato.risk.population_uniques import Z, fraction_parameter, fraction_source, sampling_fraction, with_error
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 Target = Literal["unique", "match"]
 NAMES = {"main": "main effects", "pairs": "all pairs of keys"}
@@ -213,10 +213,8 @@ def right(h: Numbers) -> Numbers:
 
 def right_square(h: Numbers) -> Numbers:
     """Return E[1/F²] = e⁻ʰ/h·Σ_{m≥1} hᵐ/(m·m!) of F - 1 ~ Poisson(h)."""
-    from scipy.special import expi
-
     middle = np.clip(h, 1e-3, 50.0)
-    series = np.exp(-middle) / middle * (expi(middle) - np.log(middle) - np.euler_gamma)
+    series = np.exp(-middle) / middle * (special.expi(middle) - np.log(middle) - np.euler_gamma)
     large = np.maximum(h, 50.0)
     return np.select(
         [h < 1e-3, h > 50], [1 - 3 * h / 4, (1 + 1 / large + 2 / large**2 + 6 / large**3) / large**2], series
@@ -224,7 +222,7 @@ def right_square(h: Numbers) -> Numbers:
 
 
 def _interval(
-    model: FittedCounts, unique: NDArray[np.bool_], h: Numbers, target: Target, tau: float, error: Bias | None
+    model: FittedCounts, unique: Flags, h: Numbers, target: Target, tau: float, error: Bias | None
 ) -> tuple[float, float]:
     """Return a 95 % interval for τ.
 

@@ -10,6 +10,7 @@ from typing_extensions import override
 from sfumato.attacks.holdout_attacks import Telling, TellMembers
 from sfumato.contract import Draws, Need, Release, Score, Snooper, param, wilson
 from sfumato.errors import plural
+from sfumato.lazy import optimize, special, stats
 from sfumato.risk.keys import RiskMeasure, of_targets
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
@@ -112,19 +113,16 @@ class RocCurve(NamedTuple):
 
     def area_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return Newcombe's score interval for the area (2006, part 2, method 5)."""
-        from scipy.optimize import brentq
-        from scipy.special import ndtri
-
         m, n, area = len(self.members), len(self.others), self.area()
-        z, more = float(ndtri(0.5 + level / 2)), (m + n) / 2 - 1
+        z, more = float(special.ndtri(0.5 + level / 2)), (m + n) / 2 - 1
 
         def off(theta: float) -> float:
             spread = theta * (1 - theta) * (1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (m * n)
             return float((theta - area) ** 2 - z * z * spread)
 
         tiny = 1e-12  # at 0 and 1 the equation has the end itself as a second root
-        low = 0.0 if area == 0 else float(brentq(off, 0.0, min(area, 1 - tiny)))
-        return low, 1.0 if area == 1 else float(brentq(off, max(area, tiny), 1.0))
+        low = 0.0 if area == 0 else float(optimize.brentq(off, 0.0, min(area, 1 - tiny)))
+        return low, 1.0 if area == 1 else float(optimize.brentq(off, max(area, tiny), 1.0))
 
     def true_positives_interval(self, false_positives: float, level: float = 0.95) -> tuple[float, float]:
         """Return an interval for the share of members found, which also allows for the threshold being an estimate.
@@ -132,10 +130,8 @@ class RocCurve(NamedTuple):
         The number of others above the true threshold is binomial; at both ends of its range the share of members has Wilson's
         interval. Each half of the error is allowed for, so that the whole holds by Bonferroni.
         """
-        from scipy.stats import binom
-
         each = 1 - (1 - level) / 2
         count, members = len(self.others), len(self.members)
-        fewest, most = (float(binom.ppf(end, count, false_positives)) for end in ((1 - each) / 2, (1 + each) / 2))
+        fewest, most = (float(stats.binom.ppf(end, count, false_positives)) for end in ((1 - each) / 2, (1 + each) / 2))
         low, high = (self.true_positives(min(k / count, 1.0)) for k in (fewest, most + 1))
         return wilson(low * members, members, each)[0], wilson(high * members, members, each)[1]

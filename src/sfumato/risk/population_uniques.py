@@ -16,6 +16,7 @@ from sfumato.contract import Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, count_of, plural
+from sfumato.lazy import optimize
 from sfumato.risk.keys import RiskMeasure, released_classes
 from sfumato.typing import Numbers
 
@@ -132,14 +133,15 @@ def fit(
     curvature, so it holds where the maximum is at the edge of the model too.
     The region is searched slice by slice of the first parameter.
     """
-    from scipy.optimize import minimize
 
     def loss(x: Numbers) -> float:
         value = -log_likelihood(np.clip(x, -EDGE, EDGE))
         return value if math.isfinite(value) else 1e300
 
     tries = [
-        minimize(loss, s, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-8, "maxiter": 2000, "maxfev": 2000})
+        optimize.minimize(
+            loss, s, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-8, "maxiter": 2000, "maxfev": 2000}
+        )
         for s in (start, start + np.array([-3.0, 1.0]))
     ]
     best = min(tries, key=lambda found: float(found.fun))
@@ -155,14 +157,14 @@ def fit(
 
 def _region(loss: Callable[[Numbers], float], share: Callable[[Numbers], float], x: Numbers) -> tuple[float, float]:
     """Return the smallest and largest share where the loss is within Z²/2 of its minimum at x."""
-    from scipy.optimize import minimize_scalar
-
     limit = loss(x) + Z**2 / 2
     found = [share(x)]
 
     def slice_at(first: float, second: float) -> float | None:
         """Note the shares at both ends of the region where the first parameter is `first`; return the best second one there."""
-        best = minimize_scalar(lambda v: loss(np.array([first, v])), bracket=(second - 0.1, second + 0.1), tol=1e-4)
+        best = optimize.minimize_scalar(
+            lambda v: loss(np.array([first, v])), bracket=(second - 0.1, second + 0.1), tol=1e-4
+        )
         if not best.fun <= limit:
             return None
         for way in (1.0, -1.0):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.prediction import MODELS, Model, PredictByModel, Predicted
@@ -32,7 +31,7 @@ from sfumato.risk.attribution import (
 )
 from sfumato.risk.keys import RiskMeasure
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 
 class PredictionRisk(Measure):
@@ -226,12 +225,12 @@ class RAPID(RiskMeasure):
             find_records=lambda: self._per_record(found, at_risk),
         )
 
-    def _at_risk(self, found: Predicted, shares: _Shares) -> NDArray[np.bool_]:
+    def _at_risk(self, found: Predicted, shares: _Shares) -> Flags:
         if found.values is None:
             return self._errors(found.guess, found.truth, shares) < self.tolerance
         return shares.gains(found) > self.gain
 
-    def _by_column(self, found: Predicted, shares: _Shares) -> NDArray[np.bool_]:
+    def _by_column(self, found: Predicted, shares: _Shares) -> Flags:
         """Whether each target is at risk from somebody who knows the column's distribution alone: he gains nothing on it."""
         if found.values is not None:
             return np.zeros(len(found.truth), bool)
@@ -248,7 +247,7 @@ class RAPID(RiskMeasure):
             return np.where(off == 0, 0.0, off / size)  # what is known exactly has no error, of whatever size
 
     @staticmethod
-    def _per_record(found: Predicted, at_risk: NDArray[np.bool_]) -> Numbers:
+    def _per_record(found: Predicted, at_risk: Flags) -> Numbers:
         spread = np.full(len(found.known), np.nan)
         spread[found.known] = at_risk if found.probability is None else found.probability
         return spread

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.attacks.attacker_file import key_names
 from sfumato.contract import Measure, Release, Snooper
 from sfumato.contract.score import Figure, Score, Section, TextTable, digits
 from sfumato.data import Kind
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, SfumatoError, count_of, join_names, plural
+from sfumato.lazy import pd
 from sfumato.risk.anonymity import DeltaPresence, KAnonymity, KMap
 from sfumato.risk.attribute_risk import AttributeRisk
 from sfumato.risk.attribution import CAP
@@ -44,7 +46,6 @@ from sfumato.typing import Flags
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 LINKED = 100_000
 """Linkage takes its time; of larger files it is worked out only when it is asked for."""
@@ -314,8 +315,6 @@ class RiskProfile:
         """Return the verdict and every score for a notebook."""
         import html
 
-        import pandas as pd
-
         rows = [{"measure": s.measure, "value": s.value, "in words": s.words} for s in self.scores]
         said = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.verdict)
         return f"{said}{pd.DataFrame(rows).to_html(index=False)}"
@@ -365,9 +364,7 @@ class RiskProfile:
         return next((s for m, s in zip(self.measures, self.scores, strict=True) if m.name == name), None)
 
     def class_sizes(self) -> pd.DataFrame:
-        """Return how many records match so many records on the keys: columns matches, records, share."""
-        import pandas as pd
-
+        """Return the number of records by how many records match them on the keys: columns matches, records, share."""
         f, sizes = self.classes.matches, self.classes.sizes
         place = np.searchsorted(_EDGES, f, side="right") - 1
         records = np.bincount(place, sizes, len(_EDGES)).astype(int)
@@ -375,8 +372,6 @@ class RiskProfile:
 
     def risk_distribution(self) -> pd.DataFrame:
         """Return how many records have a risk in each interval: columns above, up_to, records, share."""
-        import pandas as pd
-
         sizes = self.risks.classes.sizes
         place = np.clip(np.searchsorted(_RISKS, self.risks.risk * (1 - 1e-12), side="left") - 1, 0, len(_RISKS) - 2)
         records = np.bincount(place, sizes, len(_RISKS) - 1).astype(int)
@@ -390,8 +385,6 @@ class RiskProfile:
 
         `less` is how many records fewer that is: what the key contributes.
         """
-        import pandas as pd
-
         below, n = self._below(self.classes), int(self.classes.sizes.sum())
         all_alike = n if n < self.k else 0
         rows = []
@@ -410,8 +403,6 @@ class RiskProfile:
 
         `row` counts the records of the original from 1, in the order in which they were read. No value of a record is shown.
         """
-        import pandas as pd
-
         self.outcome.check_aligned("the list of the riskiest records")
         risk = of_original(self.outcome, self.risks.classes, self.risks.risk)
         matches = of_original(self.outcome, self.classes, self.classes.matches)
@@ -425,8 +416,6 @@ class RiskProfile:
         Columns: the group, records, unique (on the keys, in the whole file), below_k, expected (number identified), mean_risk,
         largest_risk. Records that the rule for missing keys leaves out are not in it.
         """
-        import pandas as pd
-
         data = self.outcome.masked
         kind = data.kind(column)
         codes, values = data.batch([column]).column(column).codes
@@ -452,14 +441,14 @@ class RiskProfile:
 
     def chart(self) -> alt.HConcatChart:
         """Draw class sizes, the distribution of risk, and what each key contributes."""
-        from sfumato.charts.file_charts import risk_profile_chart
-
         where = {
             "file": "1/f: of being identified in the file",
             "sample": "individual risk, an estimate",
             "table": "1/F: in the population",
         }[self.among]
-        return risk_profile_chart(self.class_sizes(), self.risk_distribution(), self.contributions, self.k, where)
+        return charts.file_charts.risk_profile_chart(
+            self.class_sizes(), self.risk_distribution(), self.contributions, self.k, where
+        )
 
     def section(self) -> Section:
         """Return the profile for a report: no record is in it."""

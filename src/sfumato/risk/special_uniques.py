@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -18,14 +17,12 @@ from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, count_of, unknown_name
+from sfumato.lazy import pd
 from sfumato.risk.keys import RiskMeasure, check_sets, named, of_original, released_classes, set_counts, sets_of
 from sfumato.risk.population_uniques import fraction_parameter, fraction_source, frequencies_of, sampling_fraction
 from sfumato.risk.unique_matches import outside, outside_interval
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sfumato.typing import Flags, Numbers, Whole
 
 Points = Literal["elliot", "ihsn"]
 
@@ -47,15 +44,15 @@ class SpecialUniques:
     """The minimal sample uniques of a file, m of them, and the scores they make; c classes by p keys."""
 
     classes: Classes
-    rows: NDArray[np.int64]
+    rows: Whole
     """Class of each minimal unique, a class of one record, shape (m,)."""
-    members: NDArray[np.bool_]
+    members: Flags
     """Which keys each minimal unique has, shape (m, p)."""
     points: Numbers
     """What one of k keys is worth, shape (most,)."""
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Whole:
         """Number of keys of each minimal unique, shape (m,)."""
         return np.asarray(self.members.sum(axis=1), np.int64)
 
@@ -72,7 +69,7 @@ class SpecialUniques:
         return np.asarray(np.bincount(self.rows, self.points[self.sizes - 1], len(self.classes)), np.float64)
 
     @cached_property
-    def fewest(self) -> NDArray[np.int64]:
+    def fewest(self) -> Whole:
         """Keys of the smallest minimal unique of each class, shape (c,); 0 for one without any."""
         fewest = np.full(len(self.classes), len(self.points) + 1)
         np.minimum.at(fewest, self.rows, self.sizes)
@@ -188,8 +185,6 @@ class SUDA(RiskMeasure):
 
         The rows of a key add up to the key's own share. For the custodian's eyes: it names values that single people out.
         """
-        import pandas as pd
-
         special = self.special_uniques(outcome, snooper)
         widths = snooper.precision if snooper is not None else {}
         total, rows = special.scores.sum(), []
@@ -258,7 +253,7 @@ class UnsafeCombinations(RiskMeasure):
     """The share of released records that have a rare combination of values of a few keys.
 
     Every set of up to `dimension` keys is tabulated; a combination of values is unsafe if at most `threshold` records match it,
-    or, weighted, at most so many persons by the estimate of the survey weights. With identification `levels` (1 the most
+    or, weighted, at most `threshold` persons by the estimate of the survey weights. With identification `levels` (1 the most
     identifying) the sets are those of μ-Argus: one key of level 1, one more of level 1 or 2, one more of level 1 to 3, and so on.
 
     Per record: in how many unsafe combinations it takes part. Per group: the share of records that are unsafe on a set of keys.
@@ -292,7 +287,7 @@ class UnsafeCombinations(RiskMeasure):
     def words(self, value: float, schema: Schema) -> str:
         return f"{100 * value:.3g} % of the records have a combination of {self._keys()} that {self._rare()}"
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    def of_records(self, values: Numbers) -> float:
         """Return the share of some records that have an unsafe combination; their values count theirs."""
         return float((values > 0).mean())
 

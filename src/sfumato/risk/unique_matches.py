@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, check_in_common, check_keys, key_names, missing_rule, people_of
@@ -25,6 +24,7 @@ from sfumato.risk.population_uniques import (
     household_warning,
     sampling_fraction,
 )
+from sfumato.typing import Flags, Numbers
 
 Z = 1.959963984540054
 """Normal quantile of a 95 % interval."""
@@ -148,7 +148,7 @@ class ReplicatedUniques(RiskMeasure):
 
     missing: Missing = missing_rule()
 
-    def of_records(self, values: NDArray[np.float64]) -> float:
+    def of_records(self, values: Numbers) -> float:
         """Return the share of some records that are unique in both files."""
         return float(values.mean())
 
@@ -167,7 +167,7 @@ class ReplicatedUniques(RiskMeasure):
         unique = original.matches == 1
         both = unique & (found == 1)
 
-        def count(which: NDArray[np.bool_]) -> int:
+        def count(which: Flags) -> int:
             return int(original.sizes[which].sum())
 
         return self.result(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from sfumato import kernels
 from sfumato.errors import join_names
@@ -19,7 +18,7 @@ from sfumato.tables.contributions import Largest
 from sfumato.tables.rules import NK, PQ, MinimumContributors, MinimumFrequency, PPercent, Together
 from sfumato.tables.sensitivity import SensitivityRule
 from sfumato.tables.table import Table
-from sfumato.typing import Flags, Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 if TYPE_CHECKING:
     from sfumato.schema.schema import Schema
@@ -215,15 +214,14 @@ def _contributors(grid: TableGrid, present: Flags, values: Numbers | None, contr
 
 
 def _schema(*names: str) -> Schema:
-    from sfumato.schema.attribute import Attribute
-    from sfumato.schema.schema import Schema
+    from sfumato.schema import Attribute, Schema
 
     return Schema(tuple(Attribute(name) for name in (*KEYS, *names)))
 
 
 def _places(table: Table, grid: TableGrid) -> tuple[Whole, Whole]:
     labels = table.cells.labels
-    found: list[NDArray[np.int64]] = []
+    found: list[Whole] = []
     for name, last in zip(KEYS, (grid.rows, grid.columns), strict=True):
         texts = labels[:, table.cells.dimensions.index(name)]
         found.append(np.array([last if text == "Total" else int(float(text)) for text in texts], np.int64))
@@ -255,7 +253,7 @@ class CellVerdict:
         """Return the cells that a person must look at."""
         return _any(self.review, shape)
 
-    def words(self, shape: tuple[int, int]) -> NDArray[np.object_]:
+    def words(self, shape: tuple[int, int]) -> Objects:
         """Return "ok" or the reasons for every cell."""
         out = np.full(shape, "", object)
         for reason, where in {**self.fail, **self.review}.items():
@@ -271,7 +269,7 @@ class Content:
     statistic: str
     values: Numbers | None = None
     """Shape (n,); NaN where missing."""
-    contributor: NDArray[np.int64] | None = None
+    contributor: Whole | None = None
     """The contributor of each record, as numbers, shape (n,); None if every record is its own."""
 
     def present(self, size: int) -> Flags:
@@ -396,7 +394,7 @@ def check_model(
     )
 
 
-def set_apart(columns: Numbers) -> NDArray[np.int64]:
+def set_apart(columns: Numbers) -> Whole:
     """Count for each column the records without its most frequent value, shape (k,); n for a constant.
 
     >>> set_apart(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 5.0]])).tolist()

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, plural, unknown_name
 from sfumato.kernels.regression import independent, least_squares, logistic_regression
@@ -358,7 +357,7 @@ class ForeignModel:
     df_resid: float
     rsquared: float
     """NaN where the model has none."""
-    columns: NDArray[np.float64] | None
+    columns: Numbers | None
 
 
 _FACTS = ("nobs", "df_model", "df_resid", "rsquared", "rsquared_adj", "prsquared", "fvalue", "f_pvalue", "llf", "llnull",

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, did_you_mean, join_names, unknown_name
 from sfumato.room.checks import COUNTS, STATISTICS
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 Functions = Mapping[str, tuple[str, ...]]
 """For each column of values its statistics; the key is empty for counts of records."""
@@ -142,7 +141,7 @@ def _sized(found: Sequence[Any], shared: pd.Index[Any] | None) -> Sequence[Any]:
     return found
 
 
-def codes(who: pd.Series[Any]) -> NDArray[np.int64]:
+def codes(who: pd.Series[Any]) -> Whole:
     """Return numbers for the contributors of records; a record without one is its own contributor."""
     found, _ = pd.factorize(np.asarray(who, object))
     return np.where(found < 0, found.max(initial=0) + 1 + np.arange(len(found)), found).astype(np.int64)

@@ -7,8 +7,7 @@ from typing_extensions import override
 from sfumato.contract import param
 from sfumato.errors import ParameterError
 from sfumato.mas.policy import PolicyFile
-from sfumato.tables.rules import NK, MinimumContributors, PPercent
-from sfumato.tables.sensitivity import SensitivityRule
+from sfumato.tables import NK, MinimumContributors, PPercent, SensitivityRule
 
 
 class OutputPolicy(PolicyFile, family="output policy"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from sfumato.errors import DataError, ParameterError, unknown_name
+from sfumato.errors import DataError, ParameterError, refuse_unknown
 from sfumato.room.checks import check_model
 from sfumato.room.models import RoomModel, fit_logit, fit_ols, foreign_model, from_arrays, from_formula
 from sfumato.room.outputs import Output, Status
@@ -262,8 +262,7 @@ class SecureRoom:
         return output
 
     def _find(self, output: str) -> Output:
-        if output not in self._outputs:
-            raise ParameterError(unknown_name("output", str(output), self._outputs, "the record"))
+        refuse_unknown("output", self._outputs, "the record", output)
         return self._outputs[output]
 
 

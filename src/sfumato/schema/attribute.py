@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sfumato.errors import SchemaError, unknown_name
+from sfumato.errors import SchemaError, refuse_unknown, unknown_name
 from sfumato.schema.hierarchy import Hierarchy
 
 
@@ -137,8 +137,7 @@ class Attribute:
     def _choice(self, field: str, kind: type[StrEnum]) -> StrEnum:
         given = str(getattr(self, field))
         allowed = [member.value for member in kind]
-        if given not in allowed:
-            raise SchemaError(unknown_name(field, given, allowed, f"the list of {field}s (attribute '{self.name}')"))
+        refuse_unknown(field, allowed, f"the list of {field}s (attribute '{self.name}')", given, error=SchemaError)
         return kind(given)
 
     def _checked_bounds(self) -> tuple[float | None, float | None]:
@@ -181,9 +180,7 @@ class Attribute:
     def with_(self, **changes: Any) -> Attribute:
         """Return a copy with some fields changed."""
         known = [f.name for f in dataclasses.fields(self)]
-        for field in changes:
-            if field not in known:
-                raise SchemaError(unknown_name("field", field, known, "an attribute"))
+        refuse_unknown("field", known, "an attribute", *changes, error=SchemaError)
         return dataclasses.replace(self, **changes)
 
     @property

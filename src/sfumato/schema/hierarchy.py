@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.errors import SchemaError, join_names, unknown_name
+from sfumato.errors import SchemaError, join_names, refuse_unknown
 from sfumato.files import whole_file
+from sfumato.lazy import pd
 from sfumato.typing import Objects
 
 ROOT = "*"
@@ -137,13 +138,10 @@ class Hierarchy(ABC):
         kinds = Hierarchy._kinds
         if kind is None:
             raise SchemaError(f"a hierarchy needs a kind. The kinds are: {join_names(kinds)}.")
-        if kind not in kinds:
-            raise SchemaError(unknown_name("kind", str(kind), kinds, "the list of hierarchy kinds"))
+        refuse_unknown("kind", kinds, "the list of hierarchy kinds", kind, error=SchemaError)
         built = kinds[kind]
         known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(built)}
-        for name in parameters:
-            if name not in known:
-                raise SchemaError(unknown_name("field", str(name), known, f"a hierarchy of kind '{kind}'"))
+        refuse_unknown("field", known, f"a hierarchy of kind '{kind}'", *parameters, error=SchemaError)
         if absent := [name for name, required in known.items() if required and name not in parameters]:
             raise SchemaError(f"a hierarchy of kind '{kind}' also needs: {join_names(absent)}.")
         return built(**parameters)
@@ -217,15 +215,11 @@ def _plain(value: object) -> object:
 
 
 def _is_missing(value: object) -> bool:
-    import pandas as pd
-
     return value is None or value is pd.NA or value is pd.NaT or bool(value != value)  # NaN differs from itself
 
 
 def _factorise(values: Iterable[object]) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return a code per value (-1 for missing), and the distinct values as objects that codes point into."""
-    import pandas as pd
-
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise SchemaError("give a list or a column of values; for a single value use `path`.")
     # a plain list goes in as objects: numpy would turn [1.0, "a"] into the text "1.0"

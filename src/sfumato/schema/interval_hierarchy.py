@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.errors import SchemaError, join_names, unknown_name
+from sfumato.errors import SchemaError, join_names, refuse_unknown
 from sfumato.schema.hierarchy import ROOT, Hierarchy, items, label_of, number_label, whole_number
 from sfumato.typing import Numbers, Objects
 
@@ -357,8 +357,7 @@ class DateHierarchy(Hierarchy):
                     "weeks cannot be a level: a week can lie in two months or two years, so weeks do not nest in the "
                     f"levels above them. The levels are: {join_names(GRAINS)}."
                 )
-            if level not in GRAINS:
-                raise SchemaError(unknown_name("level", str(level), GRAINS, "the list of levels of dates"))
+            refuse_unknown("level", GRAINS, "the list of levels of dates", level, error=SchemaError)
         order = [GRAINS.index(level) for level in levels]
         if not order or order != sorted(set(order)):
             raise SchemaError(

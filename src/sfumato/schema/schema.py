@@ -179,7 +179,6 @@ class Schema:
 
         Nothing here is a verdict: read the reasons, then use `change` or edit the TOML.
         """
-
         return guess_schema(frame)
 
 
@@ -204,7 +203,7 @@ _FEW_CODES = 200
 _SAYS_SOMETHING = 20
 """Of fewer records it is not said that their texts seldom repeat."""
 _LONG = 80
-"""Text of so many characters is no category, but somebody's words."""
+"""Text of at least this many characters is no category, but somebody's words."""
 
 
 def guess_schema(frame: object) -> Schema:

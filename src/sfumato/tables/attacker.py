@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.cells import Cells
-from sfumato.tables.contributions import Contributions, by_cell
+from sfumato.tables.contributions import by_cell
 from sfumato.tables.knowledge import KnownBounds, alone_in
 from sfumato.tables.linear_program import ROUNDING, Contradiction, Infeasible, LinearProgram, reduce_rows
 from sfumato.tables.published import PublishedTable
@@ -186,12 +187,12 @@ def _away(bound: Numbers, at: Numbers) -> Numbers:
 
 def _not_implied(rows: sparse.csr_array, equal: Flags) -> Whole:
     """Return the rows that are needed: equations that are no combination of shorter ones."""
-    from sfumato.kernels.table_algebra import independent_rows
-
     equations = np.flatnonzero(equal)
     equations = equations[np.argsort(np.diff(rows.indptr)[equations], kind="stable")]
     picked = sparse.csr_array(rows[equations])
-    kept = independent_rows(picked.indptr.astype(np.int64), picked.indices.astype(np.int64), rows.shape[1])
+    kept = kernels.table_algebra.independent_rows(
+        picked.indptr.astype(np.int64), picked.indices.astype(np.int64), rows.shape[1]
+    )
     return np.sort(np.concatenate([np.flatnonzero(~equal), equations[kept]]))
 
 
@@ -299,7 +300,11 @@ def by_equations(known: KnownBounds, table: Table, targets: Whole) -> list[Insid
         return []
     of_cell, part_of = known.components
     alone = np.where(known.known_leaves, -1, alone_in(contributions))
-    holders = by_cell(table.cells, _unknown_parts(contributions, known.known_leaves))
+    # the absolute nonzero contributions to leaves that are not known to everybody: what could be found out
+    open_ = sparse.diags_array((~known.known_leaves).astype(np.float64))
+    parts = sparse.csr_array(open_ @ abs(contributions.own))
+    parts.eliminate_zeros()
+    holders = by_cell(table.cells, parts)
     asked, shown = (sparse.csc_array(known.cells.incidence[rows]) for rows in (targets, np.flatnonzero(known.shown)))
     unknown = np.asarray(known.cells.incidence[targets] @ (~known.known_leaves).astype(np.float64))
     found: list[Insider] = []
@@ -311,15 +316,7 @@ def by_equations(known: KnownBounds, table: Table, targets: Whole) -> list[Insid
         if len(here):
             rows = sparse.csr_array(shown[:, leaves])
             found += _in_part(alone[leaves], leaves, inside[here], targets[here], rows, holders)
-    return _with_values(found, table)
-
-
-def _unknown_parts(contributions: Contributions, known_leaves: Flags) -> sparse.csr_array:
-    """Return the absolute nonzero contributions to leaves that are not known to everybody: what could be found out."""
-    open_ = sparse.diags_array((~known_leaves).astype(np.float64))
-    parts = sparse.csr_array(open_ @ abs(contributions.own))
-    parts.eliminate_zeros()
-    return parts
+    return [replace(f, low=float(table.value[f.cell]), high=float(table.value[f.cell])) for f in found]
 
 
 def _in_part(
@@ -363,10 +360,6 @@ def _directions(rows: sparse.csr_array, count: int) -> Numbers:
             left = left - transposed @ lsmr(transposed, left, atol=1e-14, btol=1e-14, maxiter=10 * rows.shape[1])[0]
         found[:, k] = left
     return found
-
-
-def _with_values(found: list[Insider], table: Table) -> list[Insider]:
-    return [replace(f, low=float(table.value[f.cell]), high=float(table.value[f.cell])) for f in found]
 
 
 def by_bounds(

@@ -7,22 +7,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.contract.score import Section
 from sfumato.contract.score import TextTable as Grid
 from sfumato.errors import ParameterError, count_of, plural
+from sfumato.lazy import pd
 from sfumato.tables.attacker import Insider
 from sfumato.tables.cells import Cells, Status
 from sfumato.tables.certificates import Certificate, PublishedSum, bound, equation
 from sfumato.tables.knowledge import KnownBounds
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.sensitivity import Sensitivity
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Objects
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sfumato.tables.rta.posterior_audit import PairAudit
 
 _LISTED, EXPLAINED = 10, 20
@@ -244,7 +242,7 @@ class Audit:
         return tuple(found for cell in self._first(EXPLAINED) for found in self.explain(cell))
 
     @property
-    def verdicts(self) -> NDArray[np.object_]:
+    def verdicts(self) -> Objects:
         """For every cell: "shown", "exactly disclosed", "approximately disclosed", "known to a contributor" or "protected"."""
         said = np.where(self.examined, "protected", np.where(self.shown, "shown", "not examined")).astype(object)
         said[list({i.cell for i in self.insiders})] = "known to a contributor"
@@ -254,8 +252,6 @@ class Audit:
 
     def frame(self, custodian: bool = False) -> pd.DataFrame:
         """Return every cell with its interval and verdict; `custodian` adds true values and the required levels."""
-        import pandas as pd
-
         cells = self.published.cells
         why: dict[int, str] = {}
         for found in self.certificates:

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, ParameterError
 from sfumato.files import write_text
 from sfumato.tables.cells import Status
@@ -26,7 +24,7 @@ from sfumato.tables.rta.digits import published_decimals, unit
 from sfumato.tables.rules import rules_of
 from sfumato.tables.sensitivity import SensitivityRule
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 Keys = NDArray[np.uint64]
 _BITS = 53  # what a double holds exactly
@@ -96,7 +94,7 @@ class PerturbationRow:
         return float(self.probability @ self.change**2) - self.mean**2
 
     @property
-    def possible(self) -> NDArray[np.bool_]:
+    def possible(self) -> Flags:
         """Which changes some cell key gives; a file with rounded numbers may give one whose probability reads 0."""
         last = np.arange(len(self.bound)) == len(self.bound) - 1
         wide = np.diff(self.bound, prepend=0.0) > 0
@@ -167,7 +165,7 @@ class PerturbationTable:
         kept = {kind: rows for kind, rows in self.rows.items() if kind != "small_cells"}
         return self if len(kept) == len(self.rows) else PerturbationTable(kept)
 
-    def at(self, counts: NDArray[np.int64] | Numbers, keys: Numbers) -> Numbers:
+    def at(self, counts: Whole | Numbers, keys: Numbers) -> Numbers:
         """Return the changes of counts for their cell keys; both of shape (n,)."""
         rows = self.rows["all"]
         place = np.minimum(np.asarray(counts, np.int64), len(rows) - 1)
@@ -207,14 +205,12 @@ class PerturbationTable:
         cls, maximum: int, variance: float, smallest: int = 0, stay: float = 0.0, monotone: bool = False
     ) -> PerturbationTable:
         """Return the table that `CellKey` generates for counts with these parameters: the noise with the largest entropy."""
-
         asked = CellKey(maximum=maximum, variance=variance, smallest=smallest, stay=stay, monotone=monotone)
         return count_table(asked.maximum, asked.variance, asked.smallest, asked.stay, asked.monotone)
 
     @classmethod
     def for_magnitudes(cls, maximum: int, variance: float, monotone: bool = False) -> PerturbationTable:
         """Return the table that `CellKey` generates for magnitudes: rows for 0, 1 and `maximum`, changes in halves."""
-
         asked = CellKey(maximum=maximum, variance=variance, monotone=monotone)
         return magnitude_table(asked.maximum, asked.variance, monotone=asked.monotone)
 

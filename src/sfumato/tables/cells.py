@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.errors import DataError, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import DataError, ParameterError, join_names, plural, refuse_unknown
 from sfumato.schema.hierarchy import Hierarchy, label_of
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Numbers, Objects, Whole
 
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
@@ -106,7 +106,7 @@ class Dimension:
 
     name: str
     labels: tuple[str, ...]
-    above: NDArray[np.int64]
+    above: Whole
 
     @classmethod
     def of(cls, name: str, values: Sequence[object], hierarchy: Hierarchy | None = None) -> Dimension:
@@ -132,7 +132,7 @@ class Dimension:
         return cls(name, tuple(labels), above.reshape(len(columns), len(own)).T)
 
 
-def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) -> None:
+def _refuse_mixed(name: str, labels: Sequence[str], above: Whole) -> None:
     """Refuse a label that covers more values on one level than on another: one cell would hide the other.
 
     The smaller one could then be worked out as a difference, and no rule would assess it.
@@ -158,7 +158,7 @@ class Cells:
     """
 
     dimensions: tuple[str, ...]
-    labels: NDArray[np.object_]
+    labels: Objects
     """Shape (cells, dimensions); "Total" where a cell is not broken down by a dimension."""
     incidence: sparse.csr_array
     """Shape (cells, leaves), 0 or 1."""
@@ -199,15 +199,12 @@ class Cells:
     def find(self, labels: Mapping[str, str] | None = None, **more: str) -> int:
         """Return the position of a cell: ``find(region="North")`` is its total over the other dimensions."""
         wanted = {**(labels or {}), **more}
-        for dimension in wanted:
-            if dimension not in self.dimensions:
-                raise ParameterError(unknown_name("dimension", dimension, self.dimensions, "the table"))
+        refuse_unknown("dimension", self.dimensions, "the table", *wanted)
         key = tuple(str(wanted.get(d, TOTAL)) for d in self.dimensions)
         if key not in self._positions:
             for d, label in zip(self.dimensions, key, strict=True):
                 known = sorted(set(self.labels[:, self.dimensions.index(d)]))
-                if label not in known:
-                    raise ParameterError(unknown_name("label", label, known, f"dimension '{d}'"))
+                refuse_unknown("label", known, f"dimension '{d}'", label)
             raise ParameterError("the table has no such cell: these labels do not occur together in it.")
         return self._positions[key]
 

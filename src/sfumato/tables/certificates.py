@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
+from sfumato.lazy import optimize
 from sfumato.tables.cells import Cells
 from sfumato.tables.knowledge import KnownBounds
 from sfumato.typing import Flags, Numbers, Whole
@@ -151,10 +152,8 @@ def _shortest(
     matrix: Any, target: Numbers, prices: Numbers, costs: Numbers | None = None, most: float = 0.0
 ) -> Numbers | None:
     """Return the cheapest non-negative solution of matrix @ y = target, with costs @ y at most `most` if given."""
-    from scipy.optimize import linprog
-
     limit: dict[str, Any] = {} if costs is None else {"A_ub": costs[None, :], "b_ub": [most]}
-    found = linprog(prices, A_eq=matrix, b_eq=target, bounds=(0, None), method="highs", **limit)
+    found = optimize.linprog(prices, A_eq=matrix, b_eq=target, bounds=(0, None), method="highs", **limit)
     return np.asarray(found.x, np.float64) if found.status == 0 else None
 
 

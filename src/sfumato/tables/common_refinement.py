@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import ParameterError
+from sfumato.lazy import csgraph, optimize
 from sfumato.tables.label_tree import LabelTree, strides
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 _MOST = 5_000_000
 
 
-def finest(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
+def finest(codes: Whole, trees: Sequence[LabelTree]) -> Flags:
     """Return which cells have no other cell of the table below them.
 
     `codes` are the positions of the cells' labels, -1 for the total, shape (cells, dimensions); no two cells are the same.
@@ -42,7 +42,7 @@ def inside(parts: Whole, cells: Whole, trees: Sequence[LabelTree]) -> Whole:
     return found
 
 
-def above_any(cells: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
+def above_any(cells: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> Flags:
     """Return which cells are one of the leaves, or above one."""
     own = (cells + 1) @ strides(trees)
     found = np.zeros(len(cells), bool)
@@ -124,7 +124,7 @@ def _by_group(group: Whole) -> dict[int, Whole]:
     return dict(zip(keys.tolist(), np.split(order, start[1:]), strict=True))
 
 
-def _inner(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
+def _inner(codes: Whole, trees: Sequence[LabelTree]) -> Flags:
     """Return which cells have a label, or the total, with others below it."""
     inner = np.zeros(len(codes), bool)
     for i, tree in enumerate(trees):
@@ -133,7 +133,7 @@ def _inner(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
     return inner
 
 
-def _meet(a: Whole, b: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
+def _meet(a: Whole, b: Whole, trees: Sequence[LabelTree]) -> Flags:
     """Return which cells overlap: in each dimension one label is above the other, or they are the same."""
     found = np.ones(np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), bool)
     for i, tree in enumerate(trees):
@@ -197,8 +197,6 @@ def _evenest(members: Sequence[Whole], values: Sequence[Numbers], leaves: int) -
 
 def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half: float) -> Numbers:
     """Return some values with these sums, by a linear program for the smallest changes that make the sums possible."""
-    from scipy.optimize import linprog
-
     wanted = np.concatenate(values)
     scale = max(float(wanted.max(initial=0.0)) / 1e3, 1e-300)
     rows = sparse.vstack([
@@ -206,7 +204,7 @@ def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half:
         for m, v in zip(members, values, strict=True)
     ])  # fmt: skip
     change = sparse.eye_array(len(wanted))
-    found = linprog(
+    found = optimize.linprog(
         np.concatenate([np.zeros(leaves), np.ones(2 * len(wanted))]),
         A_ub=sparse.vstack([sparse.hstack([rows, change, -change]), sparse.hstack([-rows, -change, change])], format="csr"),
         b_ub=np.concatenate([wanted + half, half - wanted]) / scale,
@@ -223,8 +221,6 @@ def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half:
 
 def _together(members: Sequence[Whole], sizes: Sequence[int]) -> list[Numbers]:
     """Count for each finest cell the cells linked to it by overlaps, itself included."""
-    from scipy.sparse.csgraph import connected_components
-
     starts = np.cumsum([0, *sizes])
     pairs = [
         np.stack([a + starts[i], b + starts[i + 1]])[:, (a >= 0) & (b >= 0)]
@@ -232,6 +228,8 @@ def _together(members: Sequence[Whole], sizes: Sequence[int]) -> list[Numbers]:
     ]
     one, other = np.concatenate(pairs, axis=1)
     n = int(starts[-1])
-    _, group = connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(n, n)), directed=False)
+    _, group = csgraph.connected_components(
+        sparse.coo_array((np.ones(len(one)), (one, other)), shape=(n, n)), directed=False
+    )
     tied = np.bincount(group)[group].astype(np.float64)
     return np.split(tied, starts[1:-1])

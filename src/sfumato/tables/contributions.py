@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.data.columns import Column
 from sfumato.data.microdata import Batch, missing_of
 from sfumato.errors import DataError
 from sfumato.tables.cells import Cells
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,11 +29,11 @@ class Contributions:
     grossed: sparse.csr_array
     size: Numbers | None = None
     """A public, or nearly public, measure of each contributor's size; shape (contributors,)."""
-    names: NDArray[np.object_] | None = None
+    names: Objects | None = None
     """The contributors' names in the file: for the custodian alone."""
-    waived: NDArray[np.bool_] | None = None
+    waived: Flags | None = None
     """Which contributors waived protection, shape (contributors,)."""
-    requests: NDArray[np.int64] | None = None
+    requests: Whole | None = None
     """Requests for protection: 0 for none, otherwise the code of the request, 1 or 2; shape (contributors,)."""
 
     def __len__(self) -> int:
@@ -84,7 +83,7 @@ class Largest:
     that values × weights is the part of the cell's total.
     """
 
-    contributors: NDArray[np.float64]
+    contributors: Numbers
     """Number of contributors with a record in the cell, shape (cells,)."""
     values: Numbers
     """Shape (cells, n); 0 where there are fewer contributors."""
@@ -178,7 +177,7 @@ class Records:
         return hashes if len(np.unique(hashes)) == len(hashes) else self.hidden
 
 
-def yes_by_contributor(batch: Batch, name: str, who: Whole, everywhere: bool) -> NDArray[np.bool_]:
+def yes_by_contributor(batch: Batch, name: str, who: Whole, everywhere: bool) -> Flags:
     """Return for each contributor whether its records say yes in a column: all of them, or any."""
     codes, values = batch.column(name).codes
     gone = missing_of(batch.column(name), batch.schema[name])

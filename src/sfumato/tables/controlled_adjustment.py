@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, plural
+from sfumato.lazy import highspy
 from sfumato.tables.cells import Cells, Status
 from sfumato.tables.linear_program import Equations, make_program, make_solver
 from sfumato.tables.published import Protection, PublishedTable
@@ -220,8 +219,6 @@ class _Model:
 
     def solve(self, seconds: float, hessian: Numbers | None) -> tuple[Numbers, bool] | None:
         """Return the cheapest columns, and whether they are proved optimal; None if there are none, or none were found."""
-        import highspy
-
         low, high = (np.concatenate(b) for b in zip(*self._bounds, strict=True))
         if (low > high).any():
             return None

@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, missing_extra, plural
 from sfumato.tables import cp_sat
 from sfumato.tables.cells import TOTAL
@@ -375,6 +373,8 @@ class ControlledRounding(Protection):
     cell perturbation, Mathematical Programming 105 (2006).
     """
 
+    title: ClassVar[str] = "controlled rounding to {self.base:g}"
+
     base: float = param(default=5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 25))
     steps: int = param(
         default=0,
@@ -398,10 +398,6 @@ class ControlledRounding(Protection):
     def validate(self) -> None:
         if self.rules is not None:
             object.__setattr__(self, "rules", rules_of(self.rules))
-
-    @override
-    def label(self) -> str:
-        return f"controlled rounding to {self.base:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the rounded table."""

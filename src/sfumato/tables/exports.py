@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato import formats
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.files import parse_json, publishing, whole_file
+from sfumato.lazy import pd
 from sfumato.tables.cells import TOTAL, Cells, Status
+from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sfumato.tables.published import PublishedTable
 
 
@@ -57,7 +57,7 @@ def number(value: float, decimals: int | None = None) -> float | int | None:
     return int(rounded) if float(rounded).is_integer() else float(rounded)
 
 
-def variances(published: PublishedTable) -> NDArray[np.float64] | None:
+def variances(published: PublishedTable) -> Numbers | None:
     """Return the published variances, NaN where the cell itself is not published."""
     if published.variance is None:
         return None
@@ -344,18 +344,23 @@ def read_json_stat(path: str | Path) -> ReadBack:
 
     A null with a status is a figure that is not published; one without is no cell. Dimensions of one label are left out.
     """
-    import pandas as pd
-
     try:
-        document = parse_json(Path(path).read_text("utf-8-sig"))
-        data = document if "dimension" in document else next(iter(document.values()))
-        dimensions, (names, sizes) = data["dimension"], _axes(data)
-        labels = [_codes_read(dimensions[n]["category"]) for n in names]
-        if [len(c) for c in labels] != sizes:
-            raise ValueError("sizes")
-        metric = next((n for n in data.get("role", dimensions.get("role", {})).get("metric", ()) if n in names), None)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        rows, nested = _json_stat_cells(parse_json(Path(path).read_text("utf-8-sig")), path)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration, RecursionError, OverflowError):
         raise DataError(f"{path} is not a dataset of JSON-stat that can be read.") from None
+    if not rows:
+        raise DataError(f"{path} has no cells.")
+    return ReadBack(pd.DataFrame(rows), nested)
+
+
+def _json_stat_cells(document: Any, path: str | Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, str] | None]]:
+    """Return the cells of a dataset, and the label above each label; whatever is not as it should be raises any error."""
+    data = document if "dimension" in document else next(iter(document.values()))
+    dimensions, (names, sizes) = data["dimension"], _axes(data)
+    labels = [_codes_read(dimensions[n]["category"]) for n in names]
+    if [len(c) for c in labels] != sizes:
+        raise ValueError("sizes")
+    metric = next((n for n in data.get("role", dimensions.get("role", {})).get("metric", ()) if n in names), None)
     measures = labels[names.index(metric)] if metric is not None else []
     extra = [m for m in measures[1:] if not m.startswith("variance")]
     if extra or len(measures) > 2:
@@ -377,10 +382,7 @@ def read_json_stat(path: str | Path) -> ReadBack:
             continue
         status = "suppressed" if value is None else "changed" if flag in changed else ""
         rows[key] = {**{names[i]: cell[i] for i in kept}, "value": value, "status": status}
-    if not rows:
-        raise DataError(f"{path} has no cells.")
-    nested = {names[i]: _parents(dimensions[names[i]]["category"].get("child")) for i in kept}
-    return ReadBack(pd.DataFrame(list(rows.values())), nested)
+    return list(rows.values()), {names[i]: _parents(dimensions[names[i]]["category"].get("child")) for i in kept}
 
 
 def read_sdmx_csv(path: str | Path) -> ReadBack:
@@ -389,12 +391,12 @@ def read_sdmx_csv(path: str | Path) -> ReadBack:
     A value is not published where it is empty, or confidential by CONF_STATUS. OBS_STATUS E means that a value was changed if
     there are variances or quality codes; otherwise an estimate is a figure like others.
     """
-    import pandas as pd
-
     try:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError):
         raise DataError(f"{path} cannot be read as SDMX-CSV.") from None
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes surplus cells for labels of rows
+        raise DataError(f"{path} is not SDMX-CSV: it has lines with more cells than the first line names.")
     heads = list(frame.columns)
     if "OBS_VALUE" not in heads or not heads or heads[0] not in ("STRUCTURE", "DATAFLOW"):
         raise DataError(f"{path} is not SDMX-CSV: it needs the columns STRUCTURE (or DATAFLOW) and OBS_VALUE.")
@@ -505,7 +507,6 @@ def table_writer(
 def _excel(published: PublishedTable) -> Callable[[Path], object]:
     import narwhals as nw
 
-    from sfumato.formats.contents import FileContents
     from sfumato.formats.excel_files import excel_writer
 
     frame = published.frame().astype(dict.fromkeys(published.cells.dimensions, "str"))
@@ -518,4 +519,4 @@ def _excel(published: PublishedTable) -> Callable[[Path], object]:
         frame["variance"] = noise
     if (codes := qualities(published)) is not None:
         frame["quality"] = codes
-    return excel_writer(FileContents(nw.from_native(frame, eager_only=True).to_arrow()))
+    return excel_writer(formats.FileContents(nw.from_native(frame, eager_only=True).to_arrow()))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.data.microdata import Batch, Microdata, check_numeric, missing_of
@@ -28,7 +27,7 @@ from sfumato.tables.common_refinement import (
 )
 from sfumato.tables.contributions import Contributions, Largest, largest_of
 from sfumato.tables.label_tree import LabelTree, MarginSums, Nested, find_total, hierarchy_of, positions, suspect_total
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Numbers, Objects, Whole
 
 if TYPE_CHECKING:
     from sfumato.tables.table import Table
@@ -41,7 +40,7 @@ _HAVE = ("has", "have")
 class CellChecks:
     """Checks of rows that are cells, named by their labels."""
 
-    labels: NDArray[np.object_]
+    labels: Objects
     """Shape (rows, dimensions)."""
     dimensions: Sequence[str]
 
@@ -98,7 +97,7 @@ class CellChecks:
             raise DataError(f"{plural(len(rows), 'cell')} {verb} {words}: {join_names(names, 5)}. {then}")
 
 
-def name_of(labels: Sequence[object] | NDArray[np.object_], dimensions: Sequence[str]) -> str:
+def name_of(labels: Sequence[object] | Objects, dimensions: Sequence[str]) -> str:
     """Return labels in words, as `Cells.name` does."""
     parts = [f"{d} {v}" for d, v in zip(dimensions, labels, strict=True) if v != TOTAL]
     return ", ".join(parts) or "the grand total"
@@ -230,7 +229,7 @@ def _batch(frame: Any, dimensions: Sequence[str], columns: CellColumns) -> Batch
 
 def _labels(
     batches: Sequence[Batch], nested: Mapping[str, Nested], total: TotalLabels
-) -> tuple[NDArray[np.object_], tuple[LabelTree, ...]]:
+) -> tuple[Objects, tuple[LabelTree, ...]]:
     """Return the labels of every row, with totals renamed to "Total", and the tree of each dimension."""
     if absent := [n for n in nested if not any(n in b.rows.columns for b in batches)]:
         raise DataError(unknown_name("column", absent[0], batches[0].schema.names(), "the data"))
@@ -361,7 +360,6 @@ def from_cells(
     unit: str,
 ) -> Table:
     """Make a table from cells; see `Table.from_cells`."""
-
     if margins not in MARGINS:
         raise ParameterError(f"margins must be 'check', 'compute' or 'given'; got '{margins}'.")
     if value is None and count is None:

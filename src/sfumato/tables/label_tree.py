@@ -11,12 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.errors import DataError, ParameterError, SchemaError, did_you_mean, join_names, plural, unknown_name
+from sfumato.errors import (
+    DataError,
+    ParameterError,
+    SchemaError,
+    did_you_mean,
+    join_names,
+    plural,
+    refuse_unknown,
+    unknown_name,
+)
 from sfumato.schema.hierarchy import ROOT, Hierarchy, TreeHierarchy
 from sfumato.tables.cells import TOTAL, Cells, Dimension
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 USUAL = ("total", "tot", "totaal", "gesamt", "insgesamt", "ensemble", "totale", "all", "_t", "_z", "*")
 """Usual names of totals, in lower case; "_T" is SDMX's."""
@@ -32,9 +40,7 @@ def find_total(
     None where a dimension has no total among its labels. Missing labels are totals too, as GROUP BY CUBE writes them.
     """
     if isinstance(total, Mapping):
-        for name in total:
-            if name not in labels:
-                raise ParameterError(unknown_name("dimension", name, labels, "the table"))
+        refuse_unknown("dimension", labels, "the table", *total)
     found: dict[str, str | None] = {}
     for name, column in labels.items():
         distinct = dict.fromkeys(x for x in column if x is not None)
@@ -54,7 +60,7 @@ def find_total(
     return found
 
 
-def suspect_total(name: str, dimension: int, labels: NDArray[np.object_], values: Numbers) -> None:
+def suspect_total(name: str, dimension: int, labels: Objects, values: Numbers) -> None:
     """Refuse a label that is the sum of all others of its dimension wherever it occurs: it must be a total."""
     others = np.delete(labels, dimension, axis=1).astype(str)
     _, group = (
@@ -292,7 +298,7 @@ class MarginSums:
         """Return the positions of cells by the positions of their labels (-1 for the total), shape (n, dimensions)."""
         return np.array([self.place[k] for k in ((codes + 1) @ strides(self.trees)).tolist()], np.int64)
 
-    def check(self, values: Numbers, given: NDArray[np.bool_], half: float, what: str) -> None:
+    def check(self, values: Numbers, given: Flags, half: float, what: str) -> None:
         """Refuse values, shape (cells,), that do not add up; `half` is the largest change of a given value by rounding.
 
         A cell that is the sum of n cells, each rounded by itself, may differ from their sum by n + 1 halves of the last digit.

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.contributions import CellSums, Largest, sums_by_cell
 from sfumato.tables.table import Table
-from sfumato.typing import Flags, Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 _BY_CELL: WeakKeyDictionary[Table, CellSums] = WeakKeyDictionary()
 
@@ -124,7 +123,7 @@ def waived_of(table: Table, names: tuple[str, ...] | None) -> Flags | None:
     return waived if waived is not None and waived.any() else None
 
 
-def listed_in(known: NDArray[np.object_], names: tuple[str, ...]) -> Flags:
+def listed_in(known: Objects, names: tuple[str, ...]) -> Flags:
     """Return which contributors are in a list of names.
 
     A column of numbers with missing values turns 7 into 7.0: both are the name 7.

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.errors import SfumatoError
+from sfumato.lazy import csgraph, highspy
 from sfumato.tables.cells import Cells, set_codes
 from sfumato.typing import Flags, Numbers, Whole
 
@@ -34,8 +36,6 @@ class Equations:
     @classmethod
     def of(cls, cells: Cells) -> Equations:
         """Return the equations of cells, linked tables included."""
-        from sfumato.kernels.table_algebra import partitions
-
         rows = sparse.csr_array(cells.incidence)
         rows.sort_indices()
         known: dict[bytes, int] = {}
@@ -50,7 +50,7 @@ class Equations:
         whole, part = whole[within], part[within]
         order = np.lexsort((part, -size[part], whole))  # the largest parts first make the shortest sums
         whole, part = whole[order], part[order].astype(np.int64)
-        starts, found = partitions(
+        starts, found = kernels.table_algebra.partitions(
             rows.indptr.astype(np.int64), rows.indices.astype(np.int64),
             np.searchsorted(whole, np.arange(len(size) + 1)).astype(np.int64), part, cells.leaves,
         )  # fmt: skip
@@ -195,14 +195,12 @@ def _merged(
 
 def _parts(rows: sparse.csr_array) -> tuple[Whole, Whole]:
     """Return the part of each leaf and row, numbered from 0; -1 for a leaf that is in no row."""
-    from scipy.sparse.csgraph import connected_components
-
     count, leaves = rows.shape
     if not count:
         return np.full(leaves, -1, np.int64), np.zeros(0, np.int64)
     row, leaf = np.repeat(np.arange(count), np.diff(rows.indptr)), rows.indices + count
     graph = sparse.csr_array((np.ones(len(leaf)), (row, leaf)), shape=(count + leaves, count + leaves))
-    _, label = connected_components(graph, directed=False)
+    _, label = csgraph.connected_components(graph, directed=False)
     used, row_part = np.unique(label[:count], return_inverse=True)
     part = np.searchsorted(used, label[count:])
     part = np.where((part < len(used)) & (used[np.minimum(part, len(used) - 1)] == label[count:]), part, -1)
@@ -219,8 +217,6 @@ _ATTEMPTS: tuple[dict[str, str | int], ...] = (
 
 def make_solver(options: Mapping[str, str | int | float]) -> Any:
     """Return a solver that prints nothing, with these options."""
-    import highspy
-
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.silent()
     for option, value in options.items():
@@ -233,8 +229,6 @@ def make_program(
     integer: Flags | None = None,
 ) -> Any:  # fmt: skip
     """Return a program: Σ costs·x is smallest, x within bounds, rows @ x within limits; some x are whole."""
-    import highspy
-
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(costs), rows.shape[0]
     lp.col_cost_ = costs
@@ -293,8 +287,6 @@ class LinearProgram:
 
     def _solve(self) -> Numbers | None:
         """Return a solution, or None if there is no finite one."""
-        import highspy
-
         status = highspy.HighsModelStatus
         x: Numbers | None = None
         for options in _ATTEMPTS:

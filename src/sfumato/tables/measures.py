@@ -7,12 +7,10 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.measure import Estimated
-from sfumato.contract.parameters import param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Estimated, Score, Side, param
+from sfumato.contract.score import digits
 from sfumato.errors import NotApplicable, ParameterError, count_of
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.reader import (
@@ -27,7 +25,7 @@ from sfumato.tables.reader import (
 from sfumato.tables.rta import priors
 from sfumato.tables.rules import rules_of
 from sfumato.tables.sensitivity import SensitivityRule
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 
 class TableMeasure(Estimated, family="table measure", abstract=True):
@@ -59,8 +57,18 @@ class TableMeasure(Estimated, family="table measure", abstract=True):
         return self.result(value, self.words(value), interval=interval)
 
 
-def _rules() -> Any:
-    return param(doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden")
+class UnsafeCells(TableMeasure, abstract=True):
+    """A risk of the cells that sensitivity rules call unsafe."""
+
+    side: ClassVar[Side] = Side.RISK
+
+    rules: SensitivityRule = param(
+        doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
+    )
+
+    @override
+    def validate(self) -> None:
+        object.__setattr__(self, "rules", rules_of(self.rules))
 
 
 class PublishedDistance(TableMeasure, name="table_distance"):
@@ -71,6 +79,7 @@ class PublishedDistance(TableMeasure, name="table_distance"):
     """
 
     side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "closeness to the original"
 
     kind: str = param(
         default="absolute", doc="the distance: absolute, relative, of squares, or Hellinger",
@@ -92,10 +101,6 @@ class PublishedDistance(TableMeasure, name="table_distance"):
     @property
     def variant(self) -> str:
         return self.kind
-
-    @override
-    def label(self) -> str:
-        return "closeness to the original"
 
 
 def distance(x: Numbers, z: Numbers, kind: str) -> float:
@@ -122,6 +127,7 @@ class PublishedValue(TableMeasure):
     """
 
     side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "published {self.of}"
 
     of: str = param(
         default="value", doc="share of what: the value in all cells, or the number of cells", choices=("value", "cells")
@@ -143,10 +149,6 @@ class PublishedValue(TableMeasure):
     def words(self, value: float) -> str:
         what = "the value in all cells" if self.of == "value" else "the cells"
         return f"{100 * value:.3g} % of {what} is published"
-
-    @override
-    def label(self) -> str:
-        return f"published {self.of}"
 
 
 class AnalystCertainty(TableMeasure):
@@ -192,24 +194,17 @@ class AnalystCertainty(TableMeasure):
         )
 
 
-class CellCertainty(TableMeasure):
+class CellCertainty(UnsafeCells):
     """Largest certainty of an attacker about an unsafe cell, relative to what the sensitivity rules demand.
 
     R = max w²/V: V is the variance of the cell given all other published cells, w² that of an interval that just meets the
     rules, (upper + lower level)²/12. It applies to magnitudes and counts, intervals and noise alike.
     """
 
-    side: ClassVar[Side] = Side.RISK
-
-    rules: SensitivityRule = _rules()
     of: str = param(
         default="largest", doc="the largest relative certainty, or the share of unsafe cells that are known too closely",
         choices=("largest", "share"),
     )  # fmt: skip
-
-    @override
-    def validate(self) -> None:
-        object.__setattr__(self, "rules", rules_of(self.rules))
 
     def assess(self, outcome: PublishedTable) -> Score:
         """Return the largest relative certainty, or the share of unsafe cells above 1."""
@@ -246,24 +241,17 @@ class CellCertainty(TableMeasure):
         return "certainty about unsafe cells" if self.of == "largest" else "unsafe cells known too well"
 
 
-class IntervalLengths(TableMeasure):
+class IntervalLengths(UnsafeCells):
     """Largest ratio of the length that a sensitivity rule demands to that of the interval an attacker works out.
 
     At most 1 where every unsafe cell is protected; infinite where one is known exactly. An attacker uses all published cells,
     that they add up, and the bounds that everybody knows.
     """
 
-    side: ClassVar[Side] = Side.RISK
-
-    rules: SensitivityRule = _rules()
     of: str = param(
         default="largest", doc="the largest ratio, or the share of unsafe cells whose interval is too short",
         choices=("largest", "share"),
     )  # fmt: skip
-
-    @override
-    def validate(self) -> None:
-        object.__setattr__(self, "rules", rules_of(self.rules))
 
     def assess(self, outcome: PublishedTable) -> Score:
         """Return the ratio or the share; refuse where random adjustment leaves no interval."""
@@ -277,7 +265,7 @@ class IntervalLengths(TableMeasure):
         facts = {"unsafe cells": float(len(unsafe)), "too short": float(narrow), "largest ratio": largest}
         return self.result(largest if self.of == "largest" else share, words, details=facts)
 
-    def ratios(self, outcome: PublishedTable) -> tuple[NDArray[np.int64], Numbers]:
+    def ratios(self, outcome: PublishedTable) -> tuple[Whole, Numbers]:
         """Return the unsafe cells, and for each the required length as a share of the actual one."""
         if noise_variance(outcome) is not None:
             raise NotApplicable(
@@ -455,6 +443,7 @@ class TableAccuracy(TableMeasure):
     """
 
     side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "accuracy of cells"
 
     weight: str = param(
         default="cells", doc="whether all cells count alike, or by their value", choices=("cells", "value")
@@ -479,7 +468,3 @@ class TableAccuracy(TableMeasure):
     @property
     def variant(self) -> str:
         return "" if self.weight == "cells" else "cells count by their value"
-
-    @override
-    def label(self) -> str:
-        return "accuracy of cells"

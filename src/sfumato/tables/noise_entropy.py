@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.errors import SfumatoError
-from sfumato.typing import Numbers
+from sfumato.lazy import optimize
+from sfumato.typing import Flags, Numbers
 
 _NOTHING = 1e-9  # what counts as zero in a linear program
 _END = 1e-7  # moments closer than this are near convergence
@@ -71,9 +71,7 @@ def _program(
     aim: Numbers, below: Numbers, bound: Numbers, equal: Numbers, level: Numbers
 ) -> tuple[float, Numbers] | None:
     """Return the smallest value of aim · p over 0 ≤ p ≤ 1 with the (in)equalities, and its p; None if infeasible."""
-    from scipy.optimize import linprog
-
-    found = linprog(aim, A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
+    found = optimize.linprog(aim, A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
     return None if found.status != 0 or found.x is None else (float(aim @ found.x), np.asarray(found.x))
 
 
@@ -93,9 +91,7 @@ def _inequalities(v: Numbers, stay: float, monotone: bool) -> tuple[Numbers, Num
     return np.array(rows), np.array(bounds)
 
 
-def _inside(
-    equal: Numbers, level: Numbers, below: Numbers, bound: Numbers
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
+def _inside(equal: Numbers, level: Numbers, below: Numbers, bound: Numbers) -> tuple[Flags, Flags] | None:
     """Return which probabilities can be above 0, and which inequalities are always tight; None if infeasible."""
     n, m = len(equal[0]), len(bound)
     # the largest distance of a point from all borders: if some point is inside all of them, nothing is tight

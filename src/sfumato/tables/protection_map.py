@@ -12,9 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.charts.captions import counted, first_line, short, spoken, tabled
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import Parameter
-from sfumato.contract.score import Score, Section, Side
+from sfumato.contract import Draws, Parameter, Score, Section, Side
 from sfumato.errors import NotApplicable, ParameterError, SfumatoError, unknown_name
 from sfumato.maps.choice import Choice, Estimate, named
 from sfumato.maps.rumap import MapPoint, MapSubject, RUMap

@@ -15,22 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.contract.draws import Draws, check_draws
-from sfumato.contract.mask import Method
-from sfumato.contract.release import Guarantee
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.contract import Draws, Guarantee, Method, check_draws
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, refuse_unknown
+from sfumato.lazy import pd
 from sfumato.schema.hierarchy import Hierarchy, label_of
 from sfumato.tables.cells import TOTAL, Cells, Status
 from sfumato.tables.common_refinement import crossed, cut, finest, keys_above, overlapping
 from sfumato.tables.from_cells import name_of
 from sfumato.tables.label_tree import LabelTree, Nested, find_total, hierarchy_of, strides
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pandas as pd
 
     from sfumato.tables.rta.publication import Record
 
@@ -44,7 +41,7 @@ CHANGED = ("changed", "adjusted", "rounded", "perturbed")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArray[np.float64]:
+def figures(column: Sequence[object], marks: Sequence[str], name: str) -> Numbers:
     """Return the numbers of a column, 0 for a dash, NaN for a mark or an empty field; refuse anything else.
 
     >>> figures(["1200", "x", 3, None, "4.5", "-"], MARKS, "turnover").tolist()
@@ -79,13 +76,13 @@ def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArra
     return found
 
 
-def hidden_by(status: Sequence[object], marks: Sequence[str]) -> NDArray[np.bool_]:
+def hidden_by(status: Sequence[object], marks: Sequence[str]) -> Flags:
     """Return where a column of flags says that the figure is not published."""
     meant = {m.casefold() for m in marks if m} | {"primary", "secondary"}
     return np.array([str(s).strip().casefold() in meant if s is not None else False for s in status], bool)
 
 
-def changed_by(status: Sequence[object]) -> NDArray[np.bool_]:
+def changed_by(status: Sequence[object]) -> Flags:
     """Return where a column of flags says that the published figure is not the true one."""
     return np.array([str(s).strip().casefold() in CHANGED for s in status], bool)
 
@@ -109,7 +106,7 @@ class PublishedTable:
     high: Numbers
     variance: Numbers | None = None
     """The published variance of the adjustment of every cell, shape (cells,); None for a method without one."""
-    quality: NDArray[np.object_] | None = None
+    quality: Objects | None = None
     """A code for the quality of every cell, if published."""
     leaf_variance: Numbers | None = field(default=None, repr=False)
     """The variance that was added to every leaf, shape (leaves,): confidential unless variances are published exactly."""
@@ -236,7 +233,7 @@ class PublishedTable:
         return cls(cells, values, codes, low, high, variance=variances, variable=value, unit=unit, original=original)
 
     @cached_property
-    def suppressed(self) -> NDArray[np.bool_]:
+    def suppressed(self) -> Flags:
         """Which cells are not published, shape (cells,)."""
         return np.isin(self.status, (Status.PRIMARY, Status.SECONDARY))
 
@@ -254,8 +251,6 @@ class PublishedTable:
 
     def frame(self) -> pd.DataFrame:
         """Return what may be published: labels, values, the status of each cell, variances and quality codes."""
-        import pandas as pd
-
         named: dict[str, Any] = {d: self.cells.labels[:, i] for i, d in enumerate(self.cells.dimensions)}
         if any(name in named for name in ("value", "status", "variance", "quality")):
             raise DataError("a dimension is called value, status, variance or quality. Rename it before publishing.")
@@ -283,7 +278,7 @@ class PublishedTable:
 _MOST = 5_000_000
 
 
-def _refuse_both(both: NDArray[np.bool_], value: str, status: str) -> None:
+def _refuse_both(both: Flags, value: str, status: str) -> None:
     """Refuse cells with a figure, and a mark that it is not shown."""
     if both.any():
         raise DataError(
@@ -301,9 +296,7 @@ def _columns(frame: Any, names: Sequence[str]) -> dict[str, list[Any]]:
         native = native.collect()
     if not isinstance(native, nw.DataFrame):
         raise DataError("a published table must be a frame (pandas, polars, Arrow): a row for each cell.")
-    for name in names:
-        if name not in native.columns:
-            raise ParameterError(unknown_name("column", name, native.columns, "the published table"))
+    refuse_unknown("column", native.columns, "the published table", *names)
     if len(native) == 0:
         raise DataError("the published table has no rows.")
     return {name: [_plain(v) for v in native[name].to_list()] for name in names}
@@ -324,7 +317,7 @@ def _labels(
     columns: Mapping[str, list[Any]],
     nested: Mapping[str, Hierarchy | None],
     total: str | Mapping[str, str | None] | None,
-) -> NDArray[np.object_]:
+) -> Objects:
     """Return the labels as text, shape (rows, dimensions), with "Total" for a margin."""
     texts = {n: [None if v is None else label_of(v).strip() for v in columns[n]] for n in nested}
     margins = find_total(texts, nested, total)
@@ -341,7 +334,7 @@ def _labels(
     return labels
 
 
-def _cells(labels: NDArray[np.object_], nested: Mapping[str, Hierarchy | None], absent: str) -> tuple[Cells, Whole]:
+def _cells(labels: Objects, nested: Mapping[str, Hierarchy | None], absent: str) -> tuple[Cells, Whole]:
     """Return the cells with their leaves, and the position of each row among them."""
     trees = [LabelTree.of(d, [v for v in labels[:, i] if v != TOTAL], h) for i, (d, h) in enumerate(nested.items())]
     codes = np.column_stack([np.array([t.position[v] for v in labels[:, i]]) for i, t in enumerate(trees)])
@@ -409,7 +402,7 @@ def _incidence(codes: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> spars
     return found
 
 
-def _matched(labels: NDArray[np.object_], dimensions: Sequence[str], cells: Cells) -> tuple[Cells, Whole]:
+def _matched(labels: Objects, dimensions: Sequence[str], cells: Cells) -> tuple[Cells, Whole]:
     """Return the cells of the original table, and the position of each row among them."""
     if set(dimensions) != set(cells.dimensions):
         raise ParameterError(
@@ -434,6 +427,8 @@ class Protection(Method[Table, PublishedTable], family="protection", abstract=Tr
     adds up, has certain bounds for a reader in `low` and `high`, and carries the verified guarantees.
     """
 
+    title: ClassVar[str] = ""
+    """Its label, in which `{self.base}` is a parameter."""
     random: ClassVar[bool] = True
     """Whether it draws random numbers: then there is a seed to be kept secret."""
     keyed_by_record: ClassVar[bool] = False
@@ -453,6 +448,6 @@ class Protection(Method[Table, PublishedTable], family="protection", abstract=Tr
         """Protect a table."""
         return self.protect(x, draws)
 
-    @abstractmethod
     def label(self) -> str:
         """Return a short label for a legend."""
+        return self.title.format(self=self)

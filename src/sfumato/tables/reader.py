@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from sfumato.errors import NotApplicable
+from sfumato.lazy import linalg
 from sfumato.tables.cells import Status
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rta.priors import Prior
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 _FOUND: WeakKeyDictionary[PublishedTable, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
@@ -330,8 +330,6 @@ def _prior(m: sparse.csr_array, v: Numbers) -> sparse.csr_array:
 
 def _blocks(seen: Observed, m: sparse.csr_array, v: Numbers, block: Whole) -> Iterator[tuple[Whole, Whole, Numbers]]:
     """Yield leaves, contributors and Γ of every block of several leaves."""
-    from scipy.linalg import solve_triangular
-
     size = np.bincount(block)
     k = _prior(m, v)
     first = seen.rows.indptr[:-1]
@@ -352,7 +350,7 @@ def _blocks(seen: Observed, m: sparse.csr_array, v: Numbers, block: Whole) -> It
         diagonal = np.diag(system).copy()
         system[np.diag_indices_from(system)] += np.maximum(seen.error[rows], _RIDGE * np.maximum(diagonal, 1e-300))
         use = diagonal > 0
-        half = solve_triangular(np.linalg.cholesky(system[np.ix_(use, use)]), h[use], lower=True)
+        half = linalg.solve_triangular(np.linalg.cholesky(system[np.ix_(use, use)]), h[use], lower=True)
         yield leaves, people, half.T @ half
 
 
@@ -398,7 +396,7 @@ def _strongest(a: sparse.csc_array, left: Numbers, v: Numbers) -> Whole:
 
 
 def _single_leaves(
-    seen: Observed, m: sparse.csr_array, a: sparse.csr_array, v: Numbers, alone: NDArray[np.bool_]
+    seen: Observed, m: sparse.csr_array, a: sparse.csr_array, v: Numbers, alone: Flags
 ) -> tuple[Whole, Numbers, Whole]:
     """Return the contributors to leaves that are not linked to others, with the smallest posterior variance and the attacker."""
     information = np.zeros(m.shape[0])

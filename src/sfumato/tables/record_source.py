@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
@@ -18,7 +17,7 @@ from sfumato.data.microdata import Batch, Microdata, check_numeric, missing_of
 from sfumato.errors import DataError, ParameterError, plural
 from sfumato.tables.cells import TOO_LARGE, Cells, Dimension
 from sfumato.tables.contributions import CellSums, Contributions, Records, by_cell, requests_of, yes_by_contributor
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Numbers, Objects, Whole
 
 _APART = 5.0
 """Factor by which the sum of sizes may differ from the sum of values before they are assumed to be in another unit."""
@@ -236,7 +235,7 @@ class RecordSource:
             return float(np.abs(rows.own).sum())
         return self._totals({"size": Aggregate(Product((self._value,), absolute=True))}, self._known)[1]["size"]
 
-    def _contributors(self, batch: Batch) -> tuple[Whole, NDArray[np.object_] | None]:
+    def _contributors(self, batch: Batch) -> tuple[Whole, Objects | None]:
         """Return the position of each row's contributor, and their names; a record without one is its own contributor."""
         if self.contributor is None:
             return np.arange(len(batch)), None

@@ -8,19 +8,17 @@ from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato import kernels
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
 from sfumato.tables.cells import TOTAL, Cells, Status
 from sfumato.tables.published import Protection, PublishedTable
 from sfumato.tables.rta.drawing import leaf_labels
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 _SAME = (
     1e-9  # of the base: a value closer than this, and a few units of the last binary digit, is treated as a multiple
@@ -187,28 +185,26 @@ class TwoValueChoice:
         self._rows, self._values = rows, (down, up)
         self.error: Numbers = np.asarray(rows @ np.where(self.up, up, down), np.float64)
 
-    def change(self, up: NDArray[np.bool_]) -> None:
+    def change(self, up: Flags) -> None:
         """Set another choice."""
         self.up = up.copy()
         self.error = np.asarray(self._rows @ np.where(up, self._values[1], self._values[0]), np.float64)
 
     def improve(self, square: Numbers, absolute: Numbers | None = None, limits: Numbers | None = None) -> None:
         """Lower Σ square · error² + absolute · |error| over the cells; errors should be within limits, shape (2, cells)."""
-        from sfumato.kernels.table_algebra import choose_values
-
         if not len(self._step):
             return
         if absolute is None:
             absolute = np.zeros(len(square))
         if limits is None:
             limits = np.array([[-np.inf], [np.inf]]) * np.ones(len(square))
-        choose_values(
+        kernels.table_algebra.choose_values(
             *self._of_leaf, *self._of_cell, self._order, self._step, self.up, self.error, square, absolute, limits,
             self._near, _ROUNDS,
         )  # fmt: skip
 
     @property
-    def nearest(self) -> NDArray[np.bool_]:
+    def nearest(self) -> Flags:
         """Which leaves have the smaller change upwards."""
         return self._share > 0.5
 
@@ -312,7 +308,7 @@ def _checked(table: Table) -> Numbers:
 
 
 def _rounded(
-    incidence: sparse.csr_array, counts: Numbers, chosen: NDArray[np.bool_], base: int, draws: Draws, ids: Whole
+    incidence: sparse.csr_array, counts: Numbers, chosen: Flags, base: int, draws: Draws, ids: Whole
 ) -> Numbers:
     """Return the counts with the chosen ones at 0 or the base."""
     at = np.flatnonzero(chosen)

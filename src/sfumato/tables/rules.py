@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract.parameters import build, find, param
@@ -23,7 +22,7 @@ from sfumato.tables.largest_contributors import (
 )
 from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 _ROUNDING = 1e-13  # a shortfall below this share of the total is a rounding error
 
@@ -90,7 +89,7 @@ def sensitivity_from(table: Table, shortfall: Numbers, total: Numbers, sides: st
     return levelled(table, unsafe, np.where(unsafe, shortfall, 0.0), sides, reason)
 
 
-def levelled(table: Table, unsafe: NDArray[np.bool_], upper: Numbers, sides: str, reason: str) -> Sensitivity:
+def levelled(table: Table, unsafe: Flags, upper: Numbers, sides: str, reason: str) -> Sensitivity:
     """Return unsafe cells with a level above the value, and the level below it that `sides` requires."""
     zero = np.zeros(len(table))
     upper = np.where(unsafe, upper, 0.0)
@@ -111,13 +110,11 @@ class ByHand(SensitivityRule):
     τ-ARGUS manual, section 5.7 (MAN).
     """
 
+    title: ClassVar[str] = "cells marked by hand, margin {self.margin:g} %"
+
     margin: float = param(
         default=10.0, doc="protection level of a marked cell in percent of its value, where nothing else says", low=0
     )
-
-    @override
-    def label(self) -> str:
-        return f"cells marked by hand, margin {self.margin:g} %"
 
     def assess(self, table: Table) -> Sensitivity:
         """Return an assessment without unsafe cells."""
@@ -148,15 +145,13 @@ class MinimumContributors(_WaivableRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2.
     """
 
+    title: ClassVar[str] = "fewer than {self.n} contributors"
+
     n: int = param(default=3, doc="how many contributors a cell must have", low=1, integer=True, usual=(2, 10))
     margin: float = param(default=10.0, doc="protection level, in percent of the cell's value", low=0, above=True)
     nonzero: bool = param(default=False, doc="whether only contributors who gave something are counted")
     waived: tuple[str, ...] | None = waived()
     levels: str = levels()
-
-    @override
-    def label(self) -> str:
-        return f"fewer than {self.n} contributors"
 
     @override
     def assess(self, table: Table) -> Sensitivity:
@@ -177,15 +172,13 @@ class MinimumFrequency(SensitivityRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2; τ-ARGUS manual, section 2.2.
     """
 
+    title: ClassVar[str] = "fewer than {self.n} {self.count}"
+
     n: int = param(default=3, doc="how many records a cell must have", low=1, integer=True, usual=(2, 10))
     margin: float = param(default=10.0, doc="protection level, in percent of the cell's value", low=0, above=True)
     count: str = param(default="records", choices=("records", "contributors"), doc="what is counted")
     zeros: bool = param(default=False, doc="whether cells without a record are unsafe too")
     levels: str = levels()
-
-    @override
-    def label(self) -> str:
-        return f"fewer than {self.n} {self.count}"
 
     @override
     def assess(self, table: Table) -> Sensitivity:
@@ -219,6 +212,8 @@ class NK(_WaivableRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2.
     """
 
+    title: ClassVar[str] = "(n, k) rule, n = {self.n}, k = {self.k:g}"
+
     n: int = param(default=1, doc="how many of the largest contributors", low=1, high=100, integer=True)
     k: float = param(
         default=75.0, doc="how much of the total they may have, in percent", low=0, above=True, high=100, usual=(95, 60)
@@ -227,10 +222,6 @@ class NK(_WaivableRule):
     negative: str = negative()
     waived: tuple[str, ...] | None = waived()
     levels: str = levels()
-
-    @override
-    def label(self) -> str:
-        return f"(n, k) rule, n = {self.n}, k = {self.k:g}"
 
     @override
     def assess(self, table: Table) -> Sensitivity:
@@ -278,6 +269,8 @@ class PQ(_WaivableRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2.
     """
 
+    title: ClassVar[str] = "(p, q) rule, p = {self.p:g}, q = {self.q:g}"
+
     p: float = param(default=10.0, doc="how close an estimate may come, in percent", low=0, above=True, usual=(5, 30))
     q: float = param(
         default=100.0, doc="how closely contributions are known before, in percent", low=0, above=True, high=100
@@ -295,10 +288,6 @@ class PQ(_WaivableRule):
                 f"p of pq must be at most q: nobody can be asked to know less than before. Got {self.p:g} and {self.q:g}."
             )
         super().validate()
-
-    @override
-    def label(self) -> str:
-        return f"(p, q) rule, p = {self.p:g}, q = {self.q:g}"
 
     @override
     def assess(self, table: Table) -> Sensitivity:
@@ -320,6 +309,8 @@ class PTN(_WaivableRule):
     D. Gray, Precision threshold and noise: an alternative framework of sensitivity measures, PSD 2016, LNCS 9867, 15–27.
     """
 
+    title: ClassVar[str] = "precision threshold and noise, p = {self.p:g}, q = {self.q:g}"
+
     p: float = param(default=10.0, doc="how close an estimate may come, in percent", low=0, usual=(5, 30))
     q: float = param(default=100.0, doc="how closely others know a contribution, in percent of it", low=0, above=True)
     own: float = param(default=0.0, doc="how closely a contributor knows its own, in percent of it", low=0)
@@ -338,10 +329,6 @@ class PTN(_WaivableRule):
                 "own of ptn must be at most q: nobody knows its own contribution worse than others do."
             )
         super().validate()
-
-    @override
-    def label(self) -> str:
-        return f"precision threshold and noise, p = {self.p:g}, q = {self.q:g}"
 
     @override
     def assess(self, table: Table) -> Sensitivity:
@@ -368,6 +355,8 @@ class Request(SensitivityRule):
     τ-ARGUS manual, section 2.2 (request rule).
     """
 
+    title: ClassVar[str] = "request rule, share {self.share:g}%"
+
     share: float = param(
         default=70.0, doc="share of the total above which a request counts, in percent", low=0, high=100
     )
@@ -388,10 +377,6 @@ class Request(SensitivityRule):
         object.__setattr__(self, "requested", names_of("requested of request", self.requested))
 
     @override
-    def label(self) -> str:
-        return f"request rule, share {self.share:g}%"
-
-    @override
     def assess(self, table: Table) -> Sensitivity:
         codes = self._codes(table)
         largest = contributors_by_cell(table, 1, self.weights, self.negative)
@@ -406,7 +391,7 @@ class Request(SensitivityRule):
             unsafe |= (requests_of(table, codes).sum(axis=1) > 0) & (records_in(table) < self.minimum)
         return levelled(table, unsafe, margin_of(table, self.margin), self.levels, self.label())
 
-    def _codes(self, table: Table) -> NDArray[np.int64]:
+    def _codes(self, table: Table) -> Whole:
         contributions = table.contributions
         if contributions is None or (contributions.requests is None and not self.requested):
             raise DataError(
@@ -438,13 +423,11 @@ class ZeroCells(SensitivityRule):
     τ-ARGUS manual, section 2.2 (zero unsafe).
     """
 
+    title: ClassVar[str] = "zero cells"
+
     width: float = param(
         default=1.0, doc="how far above zero a reader must not be sure, in units of the variable", low=0, above=True
     )
-
-    @override
-    def label(self) -> str:
-        return "zero cells"
 
     @override
     def assess(self, table: Table) -> Sensitivity:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.charts.captions import counted, first_line, short, spoken
 from sfumato.contract.parameters import Parametric
 from sfumato.contract.score import Figure, Section, Side, digits
 from sfumato.contract.score import TextTable as Grid
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
+from sfumato.lazy import pd
 from sfumato.tables.cells import TOTAL, Status
 from sfumato.tables.measures import TableMeasure
 from sfumato.tables.published import Protection, PublishedTable
@@ -21,7 +23,6 @@ from sfumato.tables.sensitivity import SensitivityRule
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
     from sfumato.tables.audit_result import Audit
 
@@ -40,10 +41,6 @@ def heatmap_frame(
     The other dimensions are at their total. With `public`, it has only what the published table shows: not which cells were
     unsafe, and not how far a value is from the original.
     """
-    import pandas as pd
-
-    from sfumato.charts.table_charts import EMPTY, HIDDEN, PRIMARY, SECONDARY, SHOWN, band_of
-
     cells = published.cells
     first, second = _two(published, down, across)
     own = [cells.dimensions.index(d) for d in (first, second) if d]
@@ -54,21 +51,27 @@ def heatmap_frame(
     keep = [_drawn_labels(cells.labels[wanted, i], size[wanted], treated) for i in own]
     order = [*keep, ["value"]][:2]
     # every place has a row, so that labels stand in the table's order, and totals last, whatever cells there are
-    rows = {pair: {"kind": EMPTY, "text": ""} for pair in itertools.product(*order)}
+    rows = {pair: {"kind": charts.table_charts.EMPTY, "text": ""} for pair in itertools.product(*order)}
     for cell in wanted:
         labels = [str(cells.labels[cell, i]) for i in own]
         if any(label not in kept for label, kept in zip(labels, keep, strict=True)):
             continue
         status, value = int(published.status[cell]), float(published.values[cell])
         if status in (Status.PRIMARY, Status.SECONDARY):
-            kind = HIDDEN if public else PRIMARY if status == Status.PRIMARY else SECONDARY
+            kind = (
+                charts.table_charts.HIDDEN
+                if public
+                else charts.table_charts.PRIMARY
+                if status == Status.PRIMARY
+                else charts.table_charts.SECONDARY
+            )
         elif status == Status.SHOWN:
-            kind = SHOWN
+            kind = charts.table_charts.SHOWN
         elif public or published.original is None:
             kind = "changed"
         else:
             before = float(published.original.value[cell])
-            kind = band_of((value - before) / before if before else float(value != 0))
+            kind = charts.table_charts.band_of((value - before) / before if before else float(value != 0))
         text = "×" if np.isnan(value) else compact(value)
         rows[labels[0], labels[1] if second else "value"] = {"kind": kind, "text": text}
     return pd.DataFrame([{"row": row, "column": column, **cell} for (row, column), cell in rows.items()]), first, second
@@ -91,16 +94,12 @@ def heatmap(
     published: PublishedTable, down: str | None = None, across: str | None = None, public: bool = False
 ) -> alt.TopLevelMixin:
     """Draw the status of each cell, by two dimensions; see `heatmap_frame`."""
-    from sfumato.charts.table_charts import table_heatmap
-
     frame, first, second = heatmap_frame(published, down, across, public)
-    return table_heatmap(frame, first, second)
+    return charts.table_charts.table_heatmap(frame, first, second)
 
 
 def change_frame(published: PublishedTable, most: int = _CELLS) -> pd.DataFrame:
     """Return cells before and after: those that changed most as a share of their value, or are not published; confidential."""
-    import pandas as pd
-
     before = published.source("comparing before and after").value
     low, high = (side.copy() for side in attacker_intervals(published))
     if (noise := noise_variance(published)) is not None:
@@ -118,9 +117,7 @@ def change_frame(published: PublishedTable, most: int = _CELLS) -> pd.DataFrame:
 
 def before_and_after(published: PublishedTable, most: int = _CELLS) -> alt.TopLevelMixin:
     """Draw cells before and after protection: confidential; see `change_frame`."""
-    from sfumato.charts.table_charts import table_change_chart
-
-    return table_change_chart(change_frame(published, most), published.unit)
+    return charts.table_charts.table_change_chart(change_frame(published, most), published.unit)
 
 
 def _two(published: PublishedTable, down: str | None, across: str | None) -> tuple[str, str]:

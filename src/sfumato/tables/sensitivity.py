@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from sfumato.contract.parameters import Parametric
 from sfumato.errors import DataError, ParameterError, did_you_mean, join_names
 from sfumato.tables.cells import Cells
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,24 +25,24 @@ class Sensitivity:
     least `width` long.
     """
 
-    unsafe: NDArray[np.bool_]
+    unsafe: Flags
     """Shape (cells,)."""
     upper: Numbers
     """Shape (cells,); 0 for a safe cell. So are the other two."""
     lower: Numbers
     width: Numbers
-    reasons: NDArray[np.object_]
+    reasons: Objects
     """For each cell the rule that it breaks, in words; empty for a safe one."""
 
     def reached(
-        self, low: Numbers, high: Numbers, value: Numbers, slack: Numbers, at: NDArray[np.int64] | slice = slice(None)
-    ) -> NDArray[np.bool_]:
+        self, low: Numbers, high: Numbers, value: Numbers, slack: Numbers, at: Whole | slice = slice(None)
+    ) -> Flags:
         """Return which intervals, of all cells or of those `at` some positions, reach their protection levels but for `slack`."""
         above, below, width = (level[at] - slack for level in (self.upper, self.lower, self.width))
         return np.asarray((high >= value + above) & (low <= value - below) & (high - low >= width))
 
     @classmethod
-    def of(cls, unsafe: NDArray[np.bool_], upper: Numbers, lower: Numbers, reason: str) -> Sensitivity:
+    def of(cls, unsafe: Flags, upper: Numbers, lower: Numbers, reason: str) -> Sensitivity:
         """Return the assessment of one rule; protection levels of safe cells are set to 0."""
         zero = np.zeros(len(unsafe))
         return cls(
@@ -69,13 +69,16 @@ class Sensitivity:
 class SensitivityRule(Parametric, family="rule", abstract=True):
     """A rule that finds the cells of a table which disclose a contributor."""
 
+    title: ClassVar[str] = ""
+    """Its label, in which `{self.p}` is a parameter."""
+
     @abstractmethod
     def assess(self, table: Table) -> Sensitivity:
         """Return which cells are unsafe, with their protection levels."""
 
-    @abstractmethod
     def label(self) -> str:
         """Return a short label of the rule, with its parameters: "p% rule, p = 10"."""
+        return self.title.format(self=self)
 
 
 Labels = tuple[str, ...]

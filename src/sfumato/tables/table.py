@@ -12,6 +12,7 @@ from scipy import sparse
 
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError
+from sfumato.lazy import pd
 from sfumato.tables.cells import Cells, make_cells, terms, with_empty
 from sfumato.tables.contributions import Contributions, Largest, Records, largest_of
 from sfumato.tables.record_source import (
@@ -27,8 +28,6 @@ from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import pandas as pd
 
     from sfumato.tables.label_tree import Nested
 
@@ -172,7 +171,6 @@ class Table:
         record_key
             A column with keys of the records in [0, 1), for cell keys; drawn if there is none.
         """
-
         marks = Marks(waiver, request, record_key)
         return from_records(
             data, formula, variable, contributor, count, size, per_size, empty, missing, decimals, marks
@@ -287,8 +285,6 @@ class Table:
 
     def frame(self, **columns: NDArray[Any]) -> pd.DataFrame:
         """Return the cells with their labels, values and frequencies, and further columns of one entry per cell."""
-        import pandas as pd
-
         named = {d: self.cells.labels[:, i] for i, d in enumerate(self.cells.dimensions)}
         records = {} if np.isnan(self.counts).any() else {"records": self.frequency}
         return pd.DataFrame({**named, "value": self.value, **records, **columns})

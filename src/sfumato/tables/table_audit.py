@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.lazy import optimize
 from sfumato.tables.attacker import Attacker, Insider, by_bounds, by_equations
 from sfumato.tables.audit_result import Audit
 from sfumato.tables.cells import TOTAL, Cells, Status
@@ -34,7 +34,6 @@ def contradictions(known: KnownBounds) -> Whole:
     binding cells, by its dual solution, contradict each other (Farkas' lemma).
     """
     from scipy import sparse
-    from scipy.optimize import linprog
 
     count, leaves = known.cells.incidence.shape
     finite = np.concatenate([b[np.isfinite(b)] for b in (known.low, known.high)])
@@ -42,7 +41,7 @@ def contradictions(known: KnownBounds) -> Whole:
     identity = sparse.eye_array(count, format="csr")
     upper, lower = np.flatnonzero(np.isfinite(known.high)), np.flatnonzero(np.isfinite(known.low))
     rows = sparse.hstack([known.cells.incidence, identity, -identity], format="csr")
-    found = linprog(
+    found = optimize.linprog(
         np.concatenate([np.zeros(leaves), np.ones(2 * count)]),
         A_ub=sparse.vstack([rows[upper], -rows[lower]], format="csr"),
         b_ub=np.concatenate([known.high[upper], -known.low[lower]]) / scale,
@@ -123,9 +122,7 @@ def _smallest(unsafe: Sequence[tuple[sparse.csr_array, Flags, bool]]) -> list[tu
     return smallest
 
 
-def pair_audit(
-    published: PublishedTable, prior: Prior | None, shown: NDArray[np.bool_], notes: list[str]
-) -> PairAudit | None:
+def pair_audit(published: PublishedTable, prior: Prior | None, shown: Flags, notes: list[str]) -> PairAudit | None:
     """Return what every contributor learns of every other, with noise or without; `notes` gets what was not examined."""
     if prior is None:
         if published.variance is not None or published.leaf_variance is not None:
@@ -191,20 +188,18 @@ def intervals(known: KnownBounds, low: Numbers, high: Numbers, cells: Whole) -> 
     Fractional leaves can reach values that whole ones cannot, in three dimensions and in linked tables. Every solution of a
     program is checked against all cells: an end that some solution reaches needs no program of its own.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     low, high = low.copy(), high.copy()
     limits = np.isfinite(known.low) | np.isfinite(known.high)
     rows = sparse.csc_array(known.cells.incidence[limits])
-    within = LinearConstraint(rows, np.ceil(known.low[limits] - 1e-6), np.floor(known.high[limits] + 1e-6))
-    bounds = Bounds(np.ceil(known.leaf_low - 1e-6), np.floor(known.leaf_high + 1e-6))
+    within = optimize.LinearConstraint(rows, np.ceil(known.low[limits] - 1e-6), np.floor(known.high[limits] + 1e-6))
+    bounds = optimize.Bounds(np.ceil(known.leaf_low - 1e-6), np.floor(known.leaf_high + 1e-6))
     reached_low, reached_high = np.full(len(low), np.inf), np.full(len(low), -np.inf)
     for cell in cells:
         costs = known.cells.incidence[[cell]].toarray().ravel()
         for sign, ends, reached in ((1.0, low, reached_low), (-1.0, high, reached_high)):
             if not np.isfinite(ends[cell]) or reached[cell] == ends[cell]:
                 continue
-            found = milp(
+            found = optimize.milp(
                 sign * costs, constraints=within, bounds=bounds, integrality=np.ones(known.cells.leaves, np.int64),
                 options={"mip_rel_gap": 0.0},  # a ten-thousandth of a large value is more than one
             )  # fmt: skip

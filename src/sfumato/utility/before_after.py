@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from sfumato.contract import Release
 from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, SchemaError
+from sfumato.lazy import pd
 from sfumato.schema import Scale
 from sfumato.schema.hierarchy import label_of
 from sfumato.schema.interval_hierarchy import written_bounds
@@ -22,9 +22,6 @@ from sfumato.utility.distributions import coded, shares, total_variation
 from sfumato.utility.estimator_utility import quantile
 from sfumato.utility.recoded_values import distinct_pairs, paired_codes, read_numbers
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 # Each figure rests on at least `fewest` original records, so that none describes a person; others are left out. Smallest and
 # largest values are not among them.
 
@@ -32,11 +29,11 @@ STATISTICS = ("mean", "standard deviation", "lower quartile", "median", "upper q
 QUARTILES = dict(zip(STATISTICS[2:5], (0.25, 0.5, 0.75), strict=True))
 MISSING = "missing"
 BINS = 5
-"""Numbers stand in two-way tables as so many groups of about equal size."""
+"""Number of groups of about equal size that numbers are put into for two-way tables."""
 PER_CELL = 5
-"""So many original records there are for each cell of a table."""
+"""A table has at least this many original records for each of its cells."""
 TABLED = 20
-"""At most so many columns make two-way tables."""
+"""Largest number of columns that make two-way tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +80,6 @@ class Files:
 
 def statistics(files: Files) -> pd.DataFrame:
     """Return mean, standard deviation, quartiles and share of missing values: column, statistic, before, after, difference."""
-    import pandas as pd
-
     rows = []
     for name in files.numbers:
         x = files.original.numbers(name)
@@ -150,8 +145,6 @@ def tables(files: Files) -> pd.DataFrame:
     The distance is the total variation, the share of the records that would have to change cell. Numbers are sorted into five
     groups of about equal size. Tables with more cells than one for five records are left out.
     """
-    import pandas as pd
-
     rows: list[tuple[str, str, float]] = []
     if len(files.original) >= files.fewest and all(len(d) for d in files.outcome.implicates):
         weights = weights_of(files.original, files.weighted)
@@ -178,8 +171,6 @@ def tables(files: Files) -> pd.DataFrame:
 
 def correlations(files: Files) -> pd.DataFrame:
     """Return the correlations of all pairs of numbers: first, second, before, after, difference; the largest difference first."""
-    import pandas as pd
-
     before = {n: files.original.numbers(n) for n in files.numbers}
     each = [
         (files.weights(data), {n: released_numbers(files.original, data, n) for n in files.numbers})
@@ -224,8 +215,6 @@ def distributions(files: Files) -> pd.DataFrame:
 
     Where a column was recoded, the original is recoded likewise. Categories of fewer original records stand together.
     """
-    import pandas as pd
-
     rows = []
     for name in files.categories:
         if len(files.original) < files.fewest:

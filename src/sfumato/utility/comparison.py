@@ -12,7 +12,7 @@ from typing_extensions import override
 from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Kind, Microdata
-from sfumato.errors import DataError, NotApplicable, join_names, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, join_names, plural, refuse_unknown
 from sfumato.schema import Role, Scale, Schema
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import WEIGHTED, survey_weights
@@ -48,8 +48,7 @@ def compared_columns(data: Microdata, over: Sequence[str] | None, kinds: Collect
     words = {NUMBER: "numbers", CATEGORY: "categories"}.get(frozenset(kinds), "plain values")
     if over is not None:
         for name in over:
-            if name not in data.engine.kinds:
-                raise DataError(unknown_name("column", name, data.engine.kinds, "the data"))
+            refuse_unknown("column", data.engine.kinds, "the data", name, error=DataError)
             if data.kind(name) not in kinds:
                 raise DataError(f"column '{name}' does not hold {words}, so it cannot be compared this way.")
         if over:
@@ -81,7 +80,6 @@ class ColumnUtility(DirectMeasure, abstract=True):
     """
 
     side: ClassVar[Side] = Side.UTILITY
-    title: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
     definition: ClassVar[str] = ""
     """Which of several definitions this is."""
@@ -100,7 +98,7 @@ class ColumnUtility(DirectMeasure, abstract=True):
 
     @override
     def label(self) -> str:
-        return self.title.format(self=self) + (f" {self.preposition} {join_names(self.over, 3)}" if self.over else "")
+        return super().label() + (f" {self.preposition} {join_names(self.over, 3)}" if self.over else "")
 
     @override
     @property

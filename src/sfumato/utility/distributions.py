@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato import kernels
 from sfumato.contract import param
@@ -16,7 +15,7 @@ from sfumato.errors import DataError
 from sfumato.kernels.classes import classes
 from sfumato.schema import Scale
 from sfumato.schema.hierarchy import label_of
-from sfumato.typing import Codes, Numbers
+from sfumato.typing import Codes, Numbers, Whole
 from sfumato.utility.comparison import weights_of
 from sfumato.utility.recoded_values import LabelCells, column_numbers, covered_values, read_numbers, spread_amounts
 
@@ -52,7 +51,7 @@ class Bins:
     def __len__(self) -> int:
         return len(self.edges) + 1
 
-    def find(self, x: Numbers) -> NDArray[np.int64]:
+    def find(self, x: Numbers) -> Whole:
         """Return the bin of each number; that of NaN means nothing."""
         return np.searchsorted(self.edges, x, side="left")
 

@@ -15,6 +15,7 @@ from sfumato.contract import Design, Measure, NoiseModel, Release, ReleaseModel,
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Microdata
 from sfumato.errors import DataError, ParameterError
+from sfumato.lazy import special
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import WEIGHTED, Estimator, Target, as_estimator, survey_weights
@@ -65,11 +66,9 @@ class Quantile(Estimator):
 
     def true_value(self, model: NoiseModel) -> float | None:
         """Return the normal population's quantile."""
-        from scipy.special import ndtri
-
         i = model.at(self.column)
         spread = math.sqrt(model.covariance[i, i])
-        return float(model.mean[i] + spread * ndtri(self.share)) if spread else float(model.mean[i])
+        return float(model.mean[i] + spread * special.ndtri(self.share)) if spread else float(model.mean[i])
 
 
 def quantile(values: Numbers, share: float, weights: Numbers | None = None) -> float:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from typing_extensions import override
@@ -19,11 +19,9 @@ from sfumato.contract import NoiseModel, Parametric, ReleaseModel, param
 from sfumato.data import Kind
 from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, ParameterError, join_names, shorten, unknown_name
+from sfumato.lazy import pd
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Target = Literal["population", "file"]
 WEIGHTED = "whether the survey weights that the schema names are used"
@@ -567,7 +565,6 @@ def frame_design(frame: pd.DataFrame, formula: str) -> tuple[pd.DataFrame, pd.Da
     Records with a missing value are left out. The right side has columns of categories alone first, then each number with its
     products.
     """
-    import pandas as pd
     from formulaic import model_matrix
 
     context = {"np": SimpleNamespace(**TRANSFORMS), **TRANSFORMS}

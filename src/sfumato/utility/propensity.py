@@ -9,7 +9,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato import kernels
@@ -21,7 +20,7 @@ from sfumato.data.households import unit_ids
 from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.kernels.classes import mix64
 from sfumato.schema import Scale, Schema
-from sfumato.typing import Codes, Numbers, Whole
+from sfumato.typing import Codes, Flags, Numbers, Whole
 from sfumato.utility.comparison import (
     ColumnUtility,
     compared_columns,
@@ -58,7 +57,7 @@ def folds_after(original: Microdata, released: Microdata, folds: Whole, count: i
     return out
 
 
-def _hashed(numbers: NDArray[np.int64], count: int) -> Whole:
+def _hashed(numbers: Whole, count: int) -> Whole:
     """Return a fold that looks random, the same in every run and on every engine."""
     return np.asarray(mix64(numbers.astype(np.int64).view(np.uint64)) % np.uint64(count), np.int64)
 
@@ -192,14 +191,12 @@ def _category(name: str, before: Codes, after: Codes, most: int) -> Feature:
 CATEGORIES = 60
 """Most categories of a column that a tree tells apart; the rarer ones are one, or two (see `feature_of`)."""
 LEAVES = 200
-"""A leaf holds at least one of so many parts of the records, and ten records."""
+"""A leaf holds at least the records divided by this number, and at least ten."""
 SURE = 20.0
 """A split stays if its χ² of one degree of freedom is this large, or that of a split below it: thousands are tried."""
 
 
-def by_tree(
-    features: Sequence[Feature], hit: Numbers, weights: Numbers, folds: NDArray[np.int64], taught: NDArray[np.bool_]
-) -> Numbers:
+def by_tree(features: Sequence[Feature], hit: Numbers, weights: Numbers, folds: Whole, taught: Flags) -> Numbers:
     """Return the propensity of each record by a tree grown on the `taught` records of the other folds, shape (N,).
 
     Where a released record and its original are in the same fold, a file that was not changed has as many of both everywhere,
@@ -224,7 +221,7 @@ def by_tree(
     return out
 
 
-def _stays(tree: ForestTree, bins: NDArray[np.int64], hit: Numbers, weights: Numbers) -> NDArray[np.bool_]:
+def _stays(tree: ForestTree, bins: Whole, hit: Numbers, weights: Numbers) -> Flags:
     """Return which nodes of a tree are split for good, from the last to the first, shape (nodes,)."""
     rows = {0: np.arange(len(bins))}
     surprise = np.zeros(len(tree.column))
@@ -242,7 +239,7 @@ def _stays(tree: ForestTree, bins: NDArray[np.int64], hit: Numbers, weights: Num
     return stays
 
 
-def _bins(feature: Feature) -> NDArray[np.int64]:
+def _bins(feature: Feature) -> Whole:
     """Return a number as one of at most 62 intervals with about as many records each, from 1 on; 0 is missing."""
     values, known = feature.values, feature.codes == 0
     assert values is not None  # noqa: S101 - asked of numbers alone
@@ -250,7 +247,7 @@ def _bins(feature: Feature) -> NDArray[np.int64]:
     return np.where(known, 1 + np.searchsorted(ends, values, side="left"), 0).astype(np.int64)
 
 
-def _ordered(feature: Feature, hit: Numbers, weights: Numbers, rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _ordered(feature: Feature, hit: Numbers, weights: Numbers, rows: Flags) -> Whole:
     """Return categories as places in the order of their share of released records."""
     code = feature.codes[rows]
     released = np.bincount(code, (weights * hit)[rows], feature.levels)

@@ -74,7 +74,7 @@ def _path(hierarchy: Hierarchy, value: object) -> tuple[str, ...]:
 
 
 GRID = 200
-"""An interval is spread over so many numbers at most, equally far apart."""
+"""Largest number of equally spaced numbers that an interval is spread over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +307,7 @@ def paired_codes(outcome: Release, name: str) -> tuple[Codes, Codes]:
     return before, released
 
 
-def distinct_pairs(before: Codes, after: Codes, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct_pairs(before: Codes, after: Codes, count: int) -> tuple[Whole, Whole]:
     """Return the pairs of codes that occur, each once; `after` codes are below `count`."""
     old, new = np.divmod(np.unique(before.astype(np.int64) * count + after), count)
     return old, new

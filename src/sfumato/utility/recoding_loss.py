@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.contract import Need, Release, Snooper, param
 from sfumato.contract.score import Score, digits
@@ -16,7 +15,7 @@ from sfumato.data import Kind, Microdata
 from sfumato.errors import NotApplicable, SchemaError, join_names
 from sfumato.schema import IntervalHierarchy
 from sfumato.schema.hierarchy import Hierarchy, label_of
-from sfumato.typing import Codes, Numbers
+from sfumato.typing import Codes, Flags, Numbers
 from sfumato.utility.comparison import ColumnUtility, over_columns, weighted_flag, weights_of
 from sfumato.utility.recoded_values import (
     DistinctRecords,
@@ -323,7 +322,7 @@ def _both_numbers(outcome: Release, name: str) -> bool:
     return kinds == {Kind.NUMBER} and all(isinstance(h, IntervalHierarchy) for h in hierarchies_of(outcome, name))
 
 
-def _same(outcome: Release, name: str, before: Codes, after: Codes, mass: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+def _same(outcome: Release, name: str, before: Codes, after: Codes, mass: Numbers) -> tuple[Numbers, Flags]:
     """As `_covered`, where a released number stands for itself."""
     old, new = (
         np.append(np.asarray(data.batch([name]).column(name).ranks[1], np.float64), np.nan)
@@ -347,9 +346,7 @@ def _levels(hierarchy: Hierarchy | None, released: Sequence[Any]) -> Sequence[in
     return sorted(used)
 
 
-def _covered(
-    outcome: Release, name: str, before: Codes, after: Codes, mass: Numbers
-) -> tuple[Numbers, NDArray[np.bool_]]:
+def _covered(outcome: Release, name: str, before: Codes, after: Codes, mass: Numbers) -> tuple[Numbers, Flags]:
     """Return n(g) for each released value, 0 last for missing, and for each record whether its released value is true of it."""
     _, values = outcome.original.batch([name]).column(name).codes
     _, released = outcome.masked.batch([name]).column(name).codes

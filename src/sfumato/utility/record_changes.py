@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.contract import Measure, Need, NoiseModel, Release, Snooper, learned, param
@@ -17,7 +16,7 @@ from sfumato.data import Kind
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 from sfumato.utility.comparison import NUMBER, ColumnUtility, compared_columns, over_columns, weighted_flag, weights_of
 from sfumato.utility.moments import ColumnSpread, check_numbers, check_size, released_numbers, spread, worst_of
 
@@ -108,7 +107,7 @@ def _each(outcome: Release) -> list[Release]:
     return [replace(outcome, implicates=(data,), memory={}) for data in outcome.implicates]
 
 
-def _losses(one: Release, name: str, of: ColumnSpread) -> tuple[Numbers, NDArray[np.bool_]]:
+def _losses(one: Release, name: str, of: ColumnSpread) -> tuple[Numbers, Flags]:
     """Return |o - y| / (√2 sd) of each original record, NaN where there was no value, and which are not released; (n,) each."""
     scale = math.sqrt(2 * of.variance)
     x, y = one.original.numbers(name), released_numbers(one.masked, name)
@@ -126,7 +125,7 @@ def _losses(one: Release, name: str, of: ColumnSpread) -> tuple[Numbers, NDArray
     return losses, gone
 
 
-def _sum(losses: Numbers, gone: NDArray[np.bool_], weights: Numbers | None) -> Numbers:
+def _sum(losses: Numbers, gone: Flags, weights: Numbers | None) -> Numbers:
     """Return the sum of the losses, how many are not released, and how many there are, in weights if given; shape (3,)."""
     known = ~np.isnan(losses)
     if not known.all():

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato import kernels
+from sfumato import kernels, masks
 from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, count_of, plural
+from sfumato.lazy import special
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import FEWEST, weighted_flag, weights_of
@@ -31,14 +32,11 @@ def synthesised(outcome: Release) -> Parameters | None:
     posterior (proper synthesis). None is any other release: records that were masked, synthetic columns beside real ones
     (partial synthesis), and files whose recipe is not known.
     """
-    from sfumato.masks.copula_synthesis import CopulaSynthesis
-    from sfumato.masks.normal_synthesis import FullNormalSynthesis
-
     found: Parameters | None = None
     for step in outcome.recipe.steps if outcome.recipe is not None else ():
-        if isinstance(step.mask, CopulaSynthesis):
+        if isinstance(step.mask, masks.CopulaSynthesis):
             found = "estimated"
-        elif isinstance(step.mask, FullNormalSynthesis):
+        elif isinstance(step.mask, masks.FullNormalSynthesis):
             found = "drawn" if step.mask.proper else "estimated"
     return found
 
@@ -64,18 +62,18 @@ class Combined:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval, by the t distribution."""
-        from scipy.special import ndtri, stdtrit
-
         if not 0 < level < 1:
             raise ParameterError(f"the level of an interval must be a number between 0 and 1; got {level}.")
         p = (1 + level) / 2
-        reach = self.error * float(stdtrit(self.freedom, p) if math.isfinite(self.freedom) else ndtri(p))
+        reach = self.error * float(
+            special.stdtrit(self.freedom, p) if math.isfinite(self.freedom) else special.ndtri(p)
+        )
         return self.estimate - reach, self.estimate + reach
 
 
 def combine(
-    estimates: Sequence[float] | NDArray[np.float64],
-    variances: Sequence[float] | NDArray[np.float64],
+    estimates: Sequence[float] | Numbers,
+    variances: Sequence[float] | Numbers,
     synthesis: Synthesis = "partial",
     size: float = 1.0,
 ) -> Combined:
@@ -403,9 +401,7 @@ class CoefficientDifference(OfCoefficients):
     Source: Nowok, Raab and Dibben 2016.
     """
 
-    @override
-    def label(self) -> str:
-        return f"coefficients of {self.formula}"
+    title: ClassVar[str] = "coefficients of {self.formula}"
 
     @override
     def words(self, value: float, schema: Schema) -> str:
@@ -441,15 +437,13 @@ class IntervalOverlap(OfCoefficients):
     Source: Karr et al. 2006.
     """
 
+    title: ClassVar[str] = "interval overlap of {self.formula}"
+
     level: float = param(default=0.95, doc="level of the confidence intervals", low=0.01, high=0.9999)
     rules: Rules = param(
         default="recipe",
         doc="how several implicates are combined: as the recipe says, or by the rules of partial or of full synthesis",
     )
-
-    @override
-    def label(self) -> str:
-        return f"interval overlap of {self.formula}"
 
     @override
     @property

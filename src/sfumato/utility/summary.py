@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato import charts
 from sfumato.contract import Release
 from sfumato.contract.score import Figure, Section, TextTable, digits, number
 from sfumato.data import Kind
 from sfumato.errors import NotApplicable, ParameterError, join_names, plural
+from sfumato.lazy import pd
 from sfumato.schema.hierarchy import label_of
 from sfumato.typing import Numbers
 from sfumato.utility.before_after import Files, correlations, distributions, statistics, tables
@@ -21,7 +23,6 @@ from sfumato.utility.estimators import survey_weights
 
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
 
 NOTHING = 1e-9
 """Less is the computer's rounding."""
@@ -148,8 +149,6 @@ class ReleaseSummary:
 
     def frame(self) -> pd.DataFrame:
         """Return all figures, one in a row: section, column, other, figure, before, after, difference."""
-        import pandas as pd
-
         distance = self.tables.rename(columns={"distance": "difference"}).assign(figure="distance", before=0.0)
         parts = (
             ("statistics", self.statistics.rename(columns={"statistic": "figure"}).assign(other="")),
@@ -200,8 +199,6 @@ class ReleaseSummary:
 
     def chart(self) -> alt.VConcatChart:
         """Draw the quartiles of numbers, and the categories, tables and correlations that changed most, if any did."""
-        from sfumato.charts.file_charts import release_summary_chart
-
         if not len(self.frame()):
             raise NotApplicable(
                 f"there is nothing to draw: no figure rests on {self.fewest} original records, or no column is released."
@@ -213,7 +210,7 @@ class ReleaseSummary:
         ]
         if not len(self.statistics) and not any(map(len, frames)):
             frames = [self.distributions, _varied(self.tables), self.correlations]
-        return release_summary_chart(self.statistics, *frames)
+        return charts.file_charts.release_summary_chart(self.statistics, *frames)
 
     def section(self) -> Section:
         """Return the summary for a report: no record is in it."""

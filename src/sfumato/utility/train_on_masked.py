@@ -15,7 +15,7 @@ from sfumato.attacks.prediction import Features
 from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Batch, Kind, Microdata
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, refuse_unknown
 from sfumato.schema import Scale, Schema
 from sfumato.typing import Numbers, Whole
 from sfumato.utility.comparison import COMPARED, compared_columns, weighted_flag, weights_of
@@ -215,8 +215,7 @@ class TrainOnMasked(DirectMeasure):
         return score
 
     def _predictors(self, outcome: Release) -> tuple[str, ...]:
-        if self.column not in outcome.original.engine.kinds:
-            raise DataError(unknown_name("column", self.column, outcome.original.engine.kinds, "the data"))
+        refuse_unknown("column", outcome.original.engine.kinds, "the data", self.column, error=DataError)
         names = tuple(n for n in compared_columns(outcome.original, self.given) if n != self.column)
         if not names:
             raise NotApplicable(

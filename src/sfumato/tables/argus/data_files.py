@@ -11,8 +11,8 @@ import numpy as np
 
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, join_names, plural
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.schema import Schema
+from sfumato.lazy import pd
+from sfumato.schema import Attribute, Role, Scale, Schema
 from sfumato.tables.argus.hierarchy_files import Lines, metadata_of, numbers, read_text, split
 from sfumato.tables.argus.metadata import ArgusMetadata, ArgusVariable, read_argus_metadata
 from sfumato.tables.cells import TOTAL
@@ -39,8 +39,6 @@ def read_argus_microdata(path: str | Path, metadata: str | Path | ArgusMetadata 
     columns, lines = _fixed(text, described, what) if described.separator is None else _free(text, described, what)
     if not lines:
         raise DataError(f"{what} has no records.")
-    import pandas as pd
-
     frame: dict[str, Any] = {}
     attributes = []
     for variable in described.variables:
@@ -191,8 +189,6 @@ def read_argus_table(
         if v not in chosen:
             kept &= np.array([_is_total(x, v) for x in texts[v.name]])
     labels = {v.name: [TOTAL if _is_total(x, v) else x for x in texts[v.name]] for v in chosen}
-    import pandas as pd
-
     frequency, top = described.of_role("frequency"), described.of_role("top")
     columns: dict[str, Any] = {
         **labels, **{v.name: number[v.name] for v in (response, *frequency, *top) if v is not None}

@@ -9,11 +9,12 @@ from itertools import accumulate, pairwise
 from pathlib import Path, PureWindowsPath
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, join_names, plural
+from sfumato.lazy import pd
 from sfumato.schema.hierarchy import TreeHierarchy
 from sfumato.tables.cells import TOTAL
+from sfumato.typing import Numbers
 
 Lines = list[tuple[int, list[str]]]
 _SEPARATORS = (";", "\t", ",", "|")
@@ -90,10 +91,8 @@ def split(text: str, separator: str, what: str) -> Lines:
         raise DataError(f"line {reader.line_num} of {what} cannot be split into fields.") from None
 
 
-def numbers(fields: Sequence[str], name: str, what: str, lines: Sequence[int]) -> NDArray[np.float64]:
+def numbers(fields: Sequence[str], name: str, what: str, lines: Sequence[int]) -> Numbers:
     """Return fields as numbers, with a point or a comma before the decimals; NaN where there is nothing."""
-    import pandas as pd
-
     found = pd.to_numeric(pd.Series(fields, dtype=object), errors="coerce").to_numpy(np.float64).copy()
     wrong = []
     for i in np.flatnonzero(np.isnan(found)).tolist():

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
+from sfumato.lazy import special
 from sfumato.tables.cells import Cells
 from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 # Round adjusted leaves to the published digits: whole units that add up exactly, and are not below zero.
 #
@@ -157,7 +157,7 @@ KEPT = 0.95
 """Share of the guaranteed standard deviation that must remain when an attacker truncates his posterior to a band."""
 
 
-def letters(values: Numbers, variance: Numbers, cutpoints: tuple[float, ...] = CUTPOINTS) -> NDArray[np.object_]:
+def letters(values: Numbers, variance: Numbers, cutpoints: tuple[float, ...] = CUTPOINTS) -> Objects:
     """Return the quality band of every cell from its published value and variance: A is best.
 
     The coefficient of variation is that of the published value, since that of the true value would help to find it.
@@ -227,9 +227,7 @@ def cut_sd(low: Numbers, high: Numbers) -> Numbers:
     >>> cut_sd(np.array([-np.inf, 0.0]), np.array([np.inf, np.inf])).round(4).tolist()
     [1.0, 0.6028]
     """
-    from scipy.special import ndtr
-
-    inside = ndtr(high) - ndtr(low)
+    inside = special.ndtr(high) - special.ndtr(low)
     density = [np.exp(-(e**2) / 2) / np.sqrt(2 * np.pi) for e in (low, high)]
     ends = [np.where(np.isinf(e), 0.0, e) * d for e, d in zip((low, high), density, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -246,7 +244,7 @@ def bounds(published: Numbers, leaf_variance: Numbers, table: Table, factor: flo
     return np.where(leaf_variance > 0, factor * published**2 + float(table.integer), 0.0)
 
 
-def worked_out(cells: Cells) -> NDArray[np.bool_]:
+def worked_out(cells: Cells) -> Flags:
     """Return which leaves follow from their cells by repeated subtraction; shape (leaves,)."""
     known = np.zeros(cells.leaves, bool)
     while True:

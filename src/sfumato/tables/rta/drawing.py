@@ -7,16 +7,17 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.contract.draws import Draws
 from sfumato.errors import ParameterError
+from sfumato.lazy import csgraph
 from sfumato.schema.hierarchy import label_of
 from sfumato.tables.cells import TOTAL, Cells
 from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table, significant
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Numbers, Objects, Whole
 
 # Canonical order, so that noise does not depend on the order of rows, on formulas or on types of labels.
 #
@@ -104,7 +105,7 @@ def leaf_labels(cells: Cells) -> list[str]:
     return ["\x1f".join(leaf_parts) for leaf_parts in zip(*parts, strict=True)] if parts else [""] * cells.leaves
 
 
-def _groups(coarse: NDArray[np.object_], fine: NDArray[np.object_]) -> bool:
+def _groups(coarse: Objects, fine: Objects) -> bool:
     """Whether every label of `fine` is under one of `coarse`, and not the other way round.
 
     A single label is not a group: a table of one region has the same leaves as that region in the table of all regions.
@@ -219,11 +220,9 @@ def correlated(covariance: sparse.csr_array, ids: Whole, draws: Draws) -> Number
     A block's noise is the symmetric root of its covariance times a keyed normal number for each leaf, in any order. Another
     covariance has other numbers: with the same ones, two publications could be solved for the values.
     """
-    from scipy.sparse.csgraph import connected_components
-
     variance = covariance.diagonal()
     noise = brownian(variance, ids, draws)
-    block = connected_components(covariance, directed=False)[1]
+    block = csgraph.connected_components(covariance, directed=False)[1]
     for b in np.flatnonzero(np.bincount(block) > 1):
         members = np.flatnonzero(block == b)
         members = members[np.argsort(ids[members])]
@@ -237,6 +236,6 @@ def correlated(covariance: sparse.csr_array, ids: Whole, draws: Draws) -> Number
 
 def _normals(draws: Draws, who: Whole, time: Numbers) -> Numbers:
     """Return a standard normal number for each (id, point of time); `time` has shape (k, ids) or (ids,)."""
-    from sfumato.kernels.classes import mix64
-
-    return draws.normals(mix64(mix64(who.view(np.uint64)) ^ time.view(np.uint64)).view(np.int64), "path")
+    return draws.normals(
+        kernels.classes.mix64(kernels.classes.mix64(who.view(np.uint64)) ^ time.view(np.uint64)).view(np.int64), "path"
+    )

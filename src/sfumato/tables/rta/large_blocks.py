@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato import kernels
+from sfumato.lazy import csgraph
 from sfumato.tables.rta.priors import AttackerKnowledge, conjugate_gradients
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.kernels.near_sums import NearSums
@@ -88,11 +89,8 @@ WIDER = (CAP, 40, 120)
 _CLUSTER, _EIGEN = 60, 2_000
 
 
-def near_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NearSums:
+def near_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> kernels.near_sums.NearSums:
     """Return the arrays for `kernels.near_sums`, for noise with these variances or this covariance."""
-    from sfumato.kernels.near_sums import NearSums
-    from sfumato.kernels.noisy_sums import kernel_arguments
-
     m, by, v, side = known.loading, known.by_unknown, known.variance, known.side
     leaves, unknowns = m.shape
     noise, own = _independent(omega)
@@ -113,8 +111,8 @@ def near_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> Near
         rows, m.indices.astype(np.int64), spread, alone & attacks & ~grouped[m.indices], leaves
     )
     links, groups = (varies & several)[m.indices], alone & grouped[m.indices]
-    return kernel_arguments(
-        NearSums,
+    return kernels.noisy_sums.kernel_arguments(
+        kernels.near_sums.NearSums,
         link_start=_starts(rows[links], leaves), link_unknown=m.indices[links], link_value=m.data[links],
         group_start=_starts(rows[groups], leaves), group_unknown=m.indices[groups], group_value=m.data[groups],
         unknown_start=by.indptr, unknown_row=by.indices, unknown_value=by.data, variance=v, side=side, grouped=grouped,
@@ -136,20 +134,18 @@ def left_near(
 
     Targets whose bound is below `enough` are examined with larger and larger neighbourhoods.
     """
-    from sfumato.kernels.near_sums import MOST, near_bounds
-
     sums = near_of(known, omega)
-    variance, outsider, helper = near_bounds(sums, targets, 1)
-    hubs = np.flatnonzero((known.leaves_of[targets] > MOST) & (variance < enough))
+    variance, outsider, helper = kernels.near_sums.near_bounds(sums, targets, 1)
+    hubs = np.flatnonzero((known.leaves_of[targets] > kernels.near_sums.MOST) & (variance < enough))
     if len(hubs):
         found = hubs_left(known, sums, _independent(omega)[1], targets[hubs])
         variance[hubs] = np.maximum(variance[hubs], found.variance)
         outsider[hubs], helper[hubs] = np.maximum(outsider[hubs], found.outsider), found.helper
     for cap in caps:
-        again = np.flatnonzero((variance < enough) & (known.leaves_of[targets] <= MOST))
+        again = np.flatnonzero((variance < enough) & (known.leaves_of[targets] <= kernels.near_sums.MOST))
         if not len(again):
             break
-        more, more_outsider, by = near_bounds(sums, targets[again], cap)
+        more, more_outsider, by = kernels.near_sums.near_bounds(sums, targets[again], cap)
         better = more > variance[again]
         helper[again[better]] = by[better]
         variance[again] = np.maximum(variance[again], more)
@@ -161,12 +157,10 @@ def gradients_near(
     known: AttackerKnowledge, omega: Numbers, targets: Whole, helpers: Whole
 ) -> tuple[Numbers, sparse.csr_array]:
     """Return the bound for each pair of target and helper under independent noise, and z, pairs × leaves."""
-    from sfumato.kernels.near_sums import MOST, near_gradients
-
     sums = near_of(known, omega)
-    left, start, row, value = near_gradients(sums, targets, helpers, CAP)
+    left, start, row, value = kernels.near_sums.near_gradients(sums, targets, helpers, CAP)
     z = sparse.csr_array((value, row, start), shape=(len(targets), known.loading.shape[0]))
-    at = np.flatnonzero(known.leaves_of[targets] > MOST)
+    at = np.flatnonzero(known.leaves_of[targets] > kernels.near_sums.MOST)
     if len(at):
         hubs, which = np.unique(targets[at], return_inverse=True)
         found = hubs_left(known, sums, omega, hubs)
@@ -186,7 +180,7 @@ def _starts(rows: Whole, leaves: int) -> Whole:
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=leaves))])
 
 
-def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: NDArray[np.bool_], leaves: int) -> Numbers:
+def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: Flags, leaves: int) -> Numbers:
     """Return the largest part of each leaf's variance that one side knows, by unknowns in no other leaf."""
     row, who = rows[which], side[which]
     key, part = np.unique(row * (int(side.max(initial=0)) + 1) + who, return_inverse=True)
@@ -196,9 +190,7 @@ def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: NDArray[np.b
     return most
 
 
-def _two_largest(
-    rows: Whole, unknown: Whole, spread: Numbers, which: NDArray[np.bool_], leaves: int
-) -> tuple[Whole, Whole]:
+def _two_largest(rows: Whole, unknown: Whole, spread: Numbers, which: Flags, leaves: int) -> tuple[Whole, Whole]:
     """Return the two unknowns of each leaf that vary most, among those in `which`; -1 for none."""
     at = np.flatnonzero(which & (spread > 0))
     at = at[np.lexsort((-spread[at], rows[at]))]
@@ -210,11 +202,9 @@ def _two_largest(
 
 def _independent(omega: Numbers | sparse.csr_array) -> tuple[sparse.csr_array, Numbers]:
     """Return the covariance of the noise, without correlations within large clusters, and variances D with Ω - D ⪰ 0."""
-    from scipy.sparse.csgraph import connected_components
-
     if isinstance(omega, np.ndarray):
         return sparse.csr_array(sparse.diags_array(omega)), omega
-    cluster = connected_components(omega, directed=False)[1]
+    cluster = csgraph.connected_components(omega, directed=False)[1]
     size = np.bincount(cluster)
     own, order = omega.diagonal().copy(), np.argsort(cluster, kind="stable")
     start = np.concatenate([[0], np.cumsum(size)])

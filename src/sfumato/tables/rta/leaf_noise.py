@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.errors import DataError, join_names, plural
 from sfumato.tables.rta import posterior_audit
 from sfumato.tables.rta.large_blocks import CAP, gradients_near, near_of
 from sfumato.tables.rta.posterior_audit import in_large_block, left_of, sums_of
 from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 
 def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
@@ -78,16 +78,14 @@ def first_noise(known: AttackerKnowledge, required: Numbers, least: Numbers, pri
 
     He learns Σ m²/(cover + noise) of h over its leaves, linear in u = 1/(cover + noise); Σ price/u is minimised.
     """
-    from sfumato.kernels.noisy_sums import pack, typed
-
     spread = np.maximum(known.spread, 1e-300)
     cover = np.maximum(_own_cover(known), 0.02 * spread)
     several = np.flatnonzero((required > 0) & (known.leaves_of > 1))
     part = known.by_unknown[:, several]
     high = 1.0 / (cover + least)
-    start, row = typed(part.indptr, part.indices)
+    start, row = kernels.noisy_sums.typed(part.indptr, part.indices)
     room = 1.0 / required[several] - 1.0 / known.variance[several]
-    u = pack(start, row, part.data**2, room, price, 1e-9 * high, high, np.zeros(len(several)), 20)
+    u = kernels.noisy_sums.pack(start, row, part.data**2, room, price, 1e-9 * high, high, np.zeros(len(several)), 20)
     return np.where(known.spread > 0, np.maximum(1.0 / u - cover, least), 0.0)
 
 
@@ -158,11 +156,11 @@ class _Pairs:
         order = first[np.lexsort((key[first], of_block[t[first]]))]
         return _Pairs(t[order], g[order], dual[order])
 
-    def kept(self, mask: NDArray[np.bool_]) -> _Pairs:
+    def kept(self, mask: Flags) -> _Pairs:
         return _Pairs(self.target[mask], self.helper[mask], self.dual[mask])
 
 
-def linked_noise(known: AttackerKnowledge, alone: Numbers, price: Numbers, linked: NDArray[np.bool_]) -> LinkedNoise:
+def linked_noise(known: AttackerKnowledge, alone: Numbers, price: Numbers, linked: Flags) -> LinkedNoise:
     """Return noise that protects everybody, close to the smallest, for leaves that share contributors.
 
     `alone` is the noise that every leaf needs by itself: no leaf can do with less. The posterior variance F of a pair is
@@ -258,8 +256,6 @@ class _Solver:
 
     def _z(self, omega: Numbers, pairs: _Pairs) -> tuple[Numbers, sparse.csr_array]:
         """Return the posterior variance of every pair, and z, pairs × leaves."""
-        from sfumato.kernels.noisy_sums import gradients
-
         near = self.large[pairs.target]
         left, shape = np.zeros(len(near)), (len(near), len(self.least))
         z = sparse.csr_array(shape)
@@ -274,15 +270,13 @@ class _Solver:
                 sums = sums_of(self.known, omega)
                 group = np.full(len(self.known), -1, np.int64)
                 group[sums.group_unknown] = np.repeat(np.arange(len(sums.group_start) - 1), np.diff(sums.group_start))
-                left[at], start, row, value = gradients(sums, self.of_block, target, helper, group)
+                left[at], start, row, value = kernels.noisy_sums.gradients(sums, self.of_block, target, helper, group)
                 part = sparse.csr_array((value, row, start), shape=(len(at), shape[1]))
             rows = at[np.repeat(np.arange(len(at)), np.diff(part.indptr))]
             z = z + sparse.csr_array((part.data, (rows, part.indices)), shape=shape)
         return left, sparse.csr_array(z)
 
     def _round(self, omega: Numbers, pairs: _Pairs, step: float) -> tuple[Numbers, _Pairs, float, float]:
-        from sfumato.kernels.noisy_sums import pack, typed
-
         left, z = self._z(omega, pairs)
         required = self.required[pairs.target]
         left = np.maximum(left, 1e-9 * required)
@@ -297,9 +291,9 @@ class _Solver:
         room = np.maximum(1.0 / required - 1.0 / left + slope @ u, _LEAST * (slope @ u))
         reach = _REACH if not self.large.any() else _NEARER
         low, high = u / reach, np.minimum(u * reach, 1.0 / (cover + self.least))
-        start, index = typed(slope.indptr, slope.indices)
+        start, index = kernels.noisy_sums.typed(slope.indptr, slope.indices)
         dual = pairs.dual * 1.0
-        new = pack(start, index, slope.data, room, self.price, np.minimum(low, high), high, dual, 30)
+        new = kernels.noisy_sums.pack(start, index, slope.data, room, self.price, np.minimum(low, high), high, dual, 30)
         pairs = _Pairs(pairs.target, pairs.helper, dual)
         bound = max(bound, self._bound(pairs, left, z, omega))
         self._note(pairs, slope, dual)

@@ -7,17 +7,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.errors import NotApplicable, ParameterError
+from sfumato.lazy import csgraph
 from sfumato.tables.rta.large_blocks import WIDER, left_near
 from sfumato.tables.rta.priors import AttackerKnowledge, Prior, blocks_of, checked_noise, conjugate_gradients
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
-    from sfumato.kernels.noisy_sums import NoisySums
+    pass
 
 DENSE = 600
 """Blocks of at most this many leaves are inverted."""
@@ -29,13 +30,11 @@ class _Groups(NamedTuple):
     start: Whole
     unknown: Whole
     block_start: Whole
-    simple: NDArray[np.bool_]
+    simple: Flags
 
 
-def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NoisySums:
+def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> kernels.noisy_sums.NoisySums:
     """Return the arrays for `kernels.noisy_sums.learned`, for noise with these variances or this covariance."""
-    from sfumato.kernels.noisy_sums import NoisySums, kernel_arguments
-
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     order = np.argsort(block, kind="stable")
     block_start = np.concatenate([[0], np.cumsum(np.bincount(block))])
@@ -45,8 +44,8 @@ def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> Nois
     of_unknown[seen] = block[by_unknown.indices[by_unknown.indptr[:-1][seen]]]
     groups = _groups(known, of_unknown, len(block_start) - 1)
     s = known.covariance(omega)
-    return kernel_arguments(
-        NoisySums,
+    return kernels.noisy_sums.kernel_arguments(
+        kernels.noisy_sums.NoisySums,
         block_start=block_start, block_row=order, s_start=s.indptr, s_row=s.indices, s_value=s.data,
         diagonal=s.diagonal(),
         row_start=known.loading.indptr, row_unknown=known.loading.indices, row_value=known.loading.data,
@@ -97,9 +96,7 @@ def left_of(
     In large blocks they are lower bounds, refined (by `caps`, see `left_near`) where they are below `enough`, which is the
     required variance if not given.
     """
-    from sfumato.kernels.noisy_sums import learned
-
-    q, gain, helper = learned(sums_of(known, omega), known.required > 0, _dense(omega))
+    q, gain, helper = kernels.noisy_sums.learned(sums_of(known, omega), known.required > 0, _dense(omega))
     v = known.variance
     outsider = np.maximum(v * (1.0 - v * q), 0.0)
     variance = np.maximum(outsider - gain, 0.0)
@@ -111,7 +108,7 @@ def left_of(
     return PosteriorVariances(variance, outsider, helper, not large.any())
 
 
-def in_large_block(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NDArray[np.bool_]:
+def in_large_block(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> Flags:
     """Return which varying unknowns are in a block with too many leaves to invert, shape (unknowns,)."""
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     wide = (np.bincount(block) > _dense(omega))[block].astype(np.float64)
@@ -187,7 +184,7 @@ def audit_pairs(
     prior: Prior | AttackerKnowledge,
     leaf_variance: Numbers | sparse.csr_array,
     *,
-    published: NDArray[np.bool_] | None = None,
+    published: Flags | None = None,
 ) -> PairAudit:
     """Audit every pair of attacker and contributor, over all cells and linked tables at once.
 
@@ -219,7 +216,7 @@ def audit_pairs(
 
 
 def _seen_cells(
-    table: Table, known: AttackerKnowledge, omega: Numbers | sparse.csr_array, published: NDArray[np.bool_]
+    table: Table, known: AttackerKnowledge, omega: Numbers | sparse.csr_array, published: Flags
 ) -> PairAudit:
     """Audit what is learned from the published cells alone."""
     published = np.asarray(published, bool)
@@ -317,9 +314,7 @@ def _unknowns_of(known: AttackerKnowledge, contributor: int) -> Whole:
 
 def _solved(s: sparse.csr_array, b: Numbers) -> Numbers:
     """Return S⁺b, by the part of S that b reaches."""
-    from scipy.sparse.csgraph import connected_components
-
-    part = connected_components(s, directed=False)[1]
+    part = csgraph.connected_components(s, directed=False)[1]
     rows = np.flatnonzero(np.isin(part, part[b != 0]))
     x = np.zeros(len(b))
     small = s[rows][:, rows]

@@ -8,14 +8,15 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sfumato.contract.parameters import param
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
+from sfumato.lazy import csgraph
 from sfumato.tables.contributions import Contributions
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 Unknowns = Literal["contributor", "contribution"]
 
@@ -63,9 +64,9 @@ class Prior:
     threshold: float = 1.0
     """r: the largest relative certainty w²/posterior variance that is allowed."""
     unknowns: Unknowns = "contributor"
-    attackers: NDArray[np.bool_] | None = None
+    attackers: Flags | None = None
     """Which contributors attack, shape (contributors,); None for all of them."""
-    controllers: NDArray[np.int64] | None = None
+    controllers: Whole | None = None
     """Who controls each contributor, shape (contributors,): those with the same number attack together."""
 
     @classmethod
@@ -175,7 +176,7 @@ def _loadings(given: Contributions) -> sparse.csr_array:
     return sparse.csr_array((data, own.indices.copy(), own.indptr.copy()), shape=own.shape)
 
 
-def _apart(loading: sparse.csr_array, given: Contributions) -> tuple[sparse.csr_array, Numbers, NDArray[np.int64]]:
+def _apart(loading: sparse.csr_array, given: Contributions) -> tuple[sparse.csr_array, Numbers, Whole]:
     """Return loadings with one unknown per entry, each entry's share of its contributor's total, and the contributor."""
     own = given.own
     absolute = np.asarray(abs(own).sum(axis=0), np.float64).ravel()[own.indices]
@@ -272,7 +273,7 @@ class AttackerKnowledge:
     means: Numbers | None
     owner: Whole
     """The owner, who knows the unknown: contributors under one control share a number. Shape (unknowns,)."""
-    attacks: NDArray[np.bool_]
+    attacks: Flags
     """Whether the unknown's contributor is an attacker."""
     contributor: Whole
     """The contributor of each unknown, by position."""
@@ -339,7 +340,7 @@ class AttackerKnowledge:
             attacks=self.attacks[inside], contributor=self.contributor[inside], position=inside,
         )  # fmt: skip
 
-    def known_before(self) -> NDArray[np.bool_]:
+    def known_before(self) -> Flags:
         """Return which unknowns nobody can protect: the prior variance is no larger than the required one."""
         return (self.required > 0) & (self.given_variance <= self.required)
 
@@ -360,8 +361,6 @@ class AttackerKnowledge:
 
 def blocks_of(known: AttackerKnowledge, noise: sparse.csr_array | None = None) -> Whole:
     """Return the block of each leaf: leaves that share an unknown, or correlated noise, are in one block."""
-    from scipy.sparse.csgraph import connected_components
-
     loading = known.loading
     leaves, unknowns = loading.shape
     rows = np.repeat(np.arange(leaves), np.diff(loading.indptr))
@@ -371,7 +370,7 @@ def blocks_of(known: AttackerKnowledge, noise: sparse.csr_array | None = None) -
         entries = noise.tocoo()
         start, end = np.concatenate([start, entries.row]), np.concatenate([end, entries.col])
     graph = sparse.csr_array((np.ones(len(start)), (start, end)), shape=(leaves + unknowns,) * 2)
-    found = connected_components(graph, directed=False)[1][:leaves]
+    found = csgraph.connected_components(graph, directed=False)[1][:leaves]
     return np.unique(found, return_inverse=True)[1].ravel().astype(np.int64)
 
 

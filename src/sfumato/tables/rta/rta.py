@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
+from sfumato.contract import Draws, param
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.tables.published import Protection, PublishedTable
 from sfumato.tables.rta import digits, priors
@@ -30,7 +28,7 @@ from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.rta.publication import AdjustedLeaves, Record, publish
 from sfumato.tables.rta.successive_tables import Division, divide
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.tables.rta.posterior_audit import PairAudit
@@ -58,6 +56,8 @@ class RTA(Protection):
     >>> published.variance.tolist()
     [152.4, 133.5, 18.84]
     """
+
+    title: ClassVar[str] = "RTA, prior cv {self.prior_cv:g}, base cv {self.base_cv:g}"
 
     prior_cv: float = priors.prior_cv()
     base_cv: float = priors.base_cv()
@@ -100,10 +100,6 @@ class RTA(Protection):
             raise ParameterError(f"cutpoints of {self.name}: at most 25, since bands have letters.")
         if not isinstance(self.period, str):
             raise ParameterError(f"period of {self.name} must be a text, such as '2024'.")
-
-    @override
-    def label(self) -> str:
-        return f"RTA, prior cv {self.prior_cv:g}, base cv {self.base_cv:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the adjusted table with its variances, audited; refuse where no noise can protect a contributor."""
@@ -224,7 +220,7 @@ def _are_values(known: AttackerKnowledge, table: Table, prior: Prior) -> bool:
     return bool(2 * alike.sum() > len(ratio) and (distinct > 2 or (distinct == 2 and np.ptp(ratio) <= 1e-6 * middle)))
 
 
-def _in_units(table: Table, values: Numbers, division: Division, record: Record) -> NDArray[np.int64]:
+def _in_units(table: Table, values: Numbers, division: Division, record: Record) -> Whole:
     """Return the leaves of a later table in whole units, at least 0 where values are; old leaves keep their sums."""
     free, inside = np.flatnonzero(~division.inside), np.flatnonzero(division.inside)
     if table.nonnegative:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, NotApplicable, join_names
+from sfumato.lazy import csgraph, linalg
 from sfumato.tables.cells import TOTAL, Cells
 from sfumato.tables.rta.digits import round_up, unit
 from sfumato.tables.rta.drawing import brownian, leaf_draws, leaf_ids
@@ -17,7 +18,7 @@ from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
 from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.rta.publication import Record
 from sfumato.tables.table import Table
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 # How the noise of published leaves is divided among their parts in a later table.
 #
@@ -203,8 +204,6 @@ class Rivals:
         the old leaf, weighted by D: the common part is known. 1/F is nearly linear in 1/(prior variance + D). Returns whether
         anything was raised.
         """
-        from sfumato.kernels.noisy_sums import pack, typed
-
         division, keys, spread = self.division, list(self._dual), self.known.spread
         d = division.variance
         left, x = self._regressions(keys, omega)
@@ -220,21 +219,18 @@ class Rivals:
         slope.eliminate_zeros()
         learned = slope @ u
         room = np.maximum(1.0 / required - 1.0 / left + learned, _LEAST * learned)
-        start, index = typed(slope.indptr, slope.indices)
+        start, index = kernels.noisy_sums.typed(slope.indptr, slope.indices)
         dual = np.array([self._dual[key] for key in keys])
-        new = pack(start, index, slope.data, room, np.ones(len(d)), u / _REACH, u, dual, 30)
+        new = kernels.noisy_sums.pack(start, index, slope.data, room, np.ones(len(d)), u / _REACH, u, dual, 30)
         self._dual.update(zip(keys, dual.tolist(), strict=True))
         division.variance = np.where(new < u * (1 - 1e-9), round_up(np.maximum(1.0 / new - cover, d)), d)
         return bool((division.variance > d).any())
 
     def _regressions(self, keys: list[tuple[int, int]], omega: sparse.csr_array) -> tuple[Numbers, sparse.csr_array]:
         """Return each target's current posterior variance, and x = (K_g + Ω)⁻¹a, pairs × leaves; by linked leaves."""
-        from scipy.linalg import cho_factor, cho_solve
-        from scipy.sparse.csgraph import connected_components
-
         known, v, by = self.known, self.known.variance, self.known.by_unknown
         s = known.covariance(omega)
-        part = connected_components(s, directed=False)[1]
+        part = csgraph.connected_components(s, directed=False)[1]
         order = np.argsort(part, kind="stable")
         start = np.concatenate([[0], np.cumsum(np.bincount(part))])
         where = part[by.indices[by.indptr[[t for t, _ in keys]]]]
@@ -254,7 +250,7 @@ class Rivals:
             owns = [self._own(keys[i][1]) for i in mine]
             who = np.unique(np.concatenate([[keys[i][0] for i in mine], *owns])).astype(np.int64)
             loads = by[:, who].tocsr()[at].toarray() * np.sqrt(v[who])
-            solved = cho_solve(cho_factor(dense, lower=True), loads)
+            solved = linalg.cho_solve(linalg.cho_factor(dense, lower=True), loads)
             for i, own in zip(mine, owns, strict=True):
                 target = keys[i][0]
                 h, others = int(np.searchsorted(who, target)), np.searchsorted(who, own)
@@ -405,7 +401,7 @@ def _refusal(table: Table, known: AttackerKnowledge, audit: PairAudit, excess: f
     )
 
 
-def _cells_of(cells: Cells, leaves: NDArray[np.bool_]) -> list[int]:
+def _cells_of(cells: Cells, leaves: Flags) -> list[int]:
     """Return the smallest cell that holds each of these leaves, once."""
     inside = cells.incidence.tocsc()
     at = np.flatnonzero(leaves)

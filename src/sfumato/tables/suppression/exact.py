@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sfumato.lazy import highspy
 from sfumato.tables.linear_program import make_program, make_solver
 from sfumato.tables.suppression.heuristic import Clock, OutOfTime
 from sfumato.tables.suppression.problem import SuppressionProblem
@@ -82,9 +83,7 @@ class Exact:
         return None if shares is None else np.asarray(shares > 0.5)
 
     def _cheapest(self, relaxed: bool) -> Numbers | None:
-        """Return the cheapest shares that satisfy all cuts, 1 for hidden quantities; ties are decided by the order of labels."""
-        import highspy
-
+        """Return the cheapest shares that satisfy all cuts, 1 for hidden quantities; the solver breaks ties by order of labels."""
         p, open_ = self.problem, self._open
         shares = p.hidden.astype(np.float64)
         if not self._cuts:
@@ -139,8 +138,6 @@ class Exact:
 
     def _attack(self, target: int, side: int, shares: Numbers) -> tuple[float, Numbers]:
         """Return how far a secret moves to a side, and the gain per unit of room for each quantity."""
-        import highspy
-
         every = np.arange(len(shares), dtype=np.int32)
         self._solver.changeColsBounds(
             len(every), every, -self._below * shares / self._unit, self._above * shares / self._unit

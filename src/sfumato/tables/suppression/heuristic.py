@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato import kernels
+from sfumato.lazy import highspy
 from sfumato.tables.linear_program import make_solver
 from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.tables.suppression.proof import PatternCheck, check, short, whole
@@ -25,7 +27,7 @@ from sfumato.typing import Flags, Numbers, Whole
 _NEAR = (300, 2000)
 """Numbers of quantities around a secret that are tried first, before all of them."""
 _CHEAP = 2.0
-"""A move among the nearest quantities is taken if it costs at most so many times its secret, or a usual quantity."""
+"""A move among the nearest quantities is taken if it costs at most this many times its secret or a typical quantity."""
 
 
 class Repair:
@@ -94,8 +96,6 @@ class Repair:
 
     def _solve(self, target: int, need: float, hidden: Flags, movable: Whole, short: bool) -> Numbers | None:
         """Return the cheapest move in which only `movable` quantities move; a `short` one if every move costs, hidden or not."""
-        import highspy
-
         p = self.problem
         if target not in movable:
             return None
@@ -191,14 +191,12 @@ def first_pattern(problem: SuppressionProblem) -> Flags:
     combination of published ones: the method of Langsrud, Secondary cell suppression by Gaussian elimination (PSD 2024). Zeros
     and other quantities that cannot move to both sides come first, since they protect little.
     """
-    from sfumato.kernels.table_algebra import rows_to_hide
-
     sure = np.flatnonzero(problem.fixed & ~problem.hidden)
     maybe = np.flatnonzero(~problem.fixed & ~problem.hidden)
     room = np.minimum(problem.value - problem.low, problem.high - problem.value)[maybe]
     maybe = maybe[np.lexsort((-problem.cost[maybe], room > 0))]
     rows = problem.rows
-    hide = rows_to_hide(
+    hide = kernels.table_algebra.rows_to_hide(
         rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.shape[1],
         np.concatenate([sure, maybe]), len(sure), problem.targets,
     )  # fmt: skip

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, join_names
@@ -17,7 +16,7 @@ from sfumato.tables.linear_program import Equations
 from sfumato.tables.rules import margin_by_hand
 from sfumato.tables.sensitivity import APriori, Sensitivity, SensitivityRule
 from sfumato.tables.table import Table, in_order, significant
-from sfumato.typing import Flags, Numbers, Whole
+from sfumato.typing import Flags, Numbers, Objects, Whole
 
 COSTS = ("value", "frequency", "contributors", "unity", "log")
 
@@ -103,7 +102,7 @@ def _around(value: Numbers, share: float, nonnegative: bool) -> tuple[Numbers, N
     return (np.maximum(low, np.minimum(0.0, value)) if nonnegative else low), value + room
 
 
-def _forced(table: Table, found: Sensitivity, status: NDArray[np.object_], margin: float) -> Sensitivity:
+def _forced(table: Table, found: Sensitivity, status: Objects, margin: float) -> Sensitivity:
     """Return the assessment with cells made unsafe or safe by hand."""
     unsafe, safe = status == "unsafe", np.isin(status, ("safe",))
     new = unsafe & ~found.unsafe

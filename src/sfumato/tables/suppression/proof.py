@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sfumato import kernels
 from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.typing import Flags, Numbers, Whole
 
@@ -56,15 +57,15 @@ class Freedom:
     @classmethod
     def of(cls, problem: SuppressionProblem, hidden: Flags) -> Freedom:
         """Return the freedom under a pattern."""
-        from sfumato.kernels.table_algebra import null_space
-
         room, shown = room_of(problem, hidden)
         free = np.flatnonzero(room > 0)
         rows = sparse.csr_array(shown[:, free])
         size = np.diff(rows.indptr)
         order = np.argsort(size, kind="stable")
         rows = sparse.csr_array(rows[order[size[order] > 0]])  # short sums first keep the elimination sparse
-        directions = null_space(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), len(free))
+        directions = kernels.table_algebra.null_space(
+            rows.indptr.astype(np.int64), rows.indices.astype(np.int64), len(free)
+        )
         radius = room[free]
         basis, _ = np.linalg.qr(directions / radius[:, None])
         return cls(problem, free, radius, basis)

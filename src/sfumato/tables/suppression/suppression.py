@@ -8,9 +8,7 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import ParameterError
 from sfumato.kernels.moments import one_thread
 from sfumato.tables.cells import Status
