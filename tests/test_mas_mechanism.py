@@ -82,7 +82,9 @@ def factor_of(mechanism: Mechanism, asked: Request, frame: pd.DataFrame) -> np.n
     """What each record's values are multiplied by: 0 if it is dropped, else records by kept ones in its cell of known variables."""
     if not mechanism.policy.scaled:
         return np.ones(len(frame))
-    found = mechanism.dataset.warehouse.ask(f"SELECT CASE WHEN {mechanism._kept} THEN 1 ELSE 0 END AS kept FROM records")
+    found = mechanism.dataset.warehouse.ask(
+        f"SELECT CASE WHEN {mechanism._kept} THEN 1 ELSE 0 END AS kept FROM records"
+    )
     kept, known = found["kept"].astype(bool), charged_part(mechanism, frame)
     sides = [v for v in asked.sides if v.known] if isinstance(asked, CellSums) else []
     shape = [len(v.levels) for v in sides]
@@ -106,7 +108,9 @@ def request(rng: np.random.Generator, dataset: Dataset) -> Request:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_confidential_value_of_a_record_moves_sums_by_more_than_is_charged(tiny: Callable[..., Made], kind: str) -> None:
+def test_no_confidential_value_of_a_record_moves_sums_by_more_than_is_charged(
+    tiny: Callable[..., Made], kind: str
+) -> None:
     dataset, frame = tiny(kind)
     shares = []
     for seed in range(90):
@@ -116,7 +120,9 @@ def test_no_confidential_value_of_a_record_moves_sums_by_more_than_is_charged(ti
         factor = factor_of(mechanism, asked, frame)
         bill = charged(frame, losses)
         for who in {1, int(rng.integers(len(frame)))}:  # record 1 has a weight far above all others
-            variants = pd.DataFrame([{**frame.iloc[who], **values} for values in values_of(dataset, KINDS[kind]["gaps"])])
+            variants = pd.DataFrame(
+                [{**frame.iloc[who], **values} for values in values_of(dataset, KINDS[kind]["gaps"])]
+            )
             made = contributions(variants, dataset, chosen, asked, np.full(len(variants), factor[who]))
             told = np.zeros((len(variants), len(variants)))
             for name, (_, variances) in parts_of(sums, asked).items():
@@ -149,7 +155,10 @@ def test_sums_without_noise_to_speak_of_are_those_of_a_slow_twin(tiny: Callable[
 def test_an_establishment_is_charged_for_all_its_records_together(tiny: Callable[..., Made]) -> None:
     dataset, frame = tiny("gaps", establishments=6)
     assert dataset.together == 2
-    few = [{"sick": a, "work": b, "pay": c} for a, b, c in itertools.product(("no", "yes"), ("full", "none"), (-1e6, 60.0, 1e6))]
+    few = [
+        {"sick": a, "work": b, "pay": c}
+        for a, b, c in itertools.product(("no", "yes"), ("full", "none"), (-1e6, 60.0, 1e6))
+    ]
     for seed in range(60):
         rng = np.random.default_rng([seed, 11])
         asked, chosen = request(rng, dataset), universe(rng, dataset)
@@ -159,7 +168,9 @@ def test_an_establishment_is_charged_for_all_its_records_together(tiny: Callable
         told = 0.0
         for name, (_, variances) in parts_of(sums, asked).items():
             each = [
-                contributions(pd.DataFrame([{**frame.iloc[i], **v} for v in few]), dataset, chosen, asked, np.ones(len(few)))[name]
+                contributions(
+                    pd.DataFrame([{**frame.iloc[i], **v} for v in few]), dataset, chosen, asked, np.ones(len(few))
+                )[name]
                 for i in mine
             ]
             both = (each[0][:, None] + each[1][None]).reshape(len(few) ** 2, -1)
@@ -288,7 +299,9 @@ def test_other_bounds_and_other_groups_of_a_recode_have_fresh_noise(tiny: Callab
 
     plain = noisy(CellSums((job,)))
     assert not np.isclose(plain - plain.mean(), noisy(CellSums((turned,))) - plain.mean()).any()
-    one, two = (protected(dataset, settings, None, CellSums((), {"s": Moment(x, 1, 0, 60.0)}, "amounts")) for x in (pay, wider))
+    one, two = (
+        protected(dataset, settings, None, CellSums((), {"s": Moment(x, 1, 0, 60.0)}, "amounts")) for x in (pay, wider)
+    )
     assert set(one[1][0].keys).isdisjoint(two[1][0].keys)
 
 
@@ -325,7 +338,9 @@ def test_the_best_attacker_is_right_as_often_as_the_bound_says_and_not_more(tmp_
     sick = rng.choice(["no", "yes"], areas * each)
     sick[target] = np.where(np.arange(areas) % 2, "yes", "no")  # one of them in each area, as often sick as not
     frame = pd.DataFrame({"area": area, "sick": sick})
-    attributes = Schema(tuple(Attribute(c, role="key" if c == "area" else "confidential", scale="unordered") for c in frame))
+    attributes = Schema(
+        tuple(Attribute(c, role="key" if c == "area" else "confidential", scale="unordered") for c in frame)
+    )
     dataset = Vault(tmp_path, Draws(4), Policy.open()).freeze("tiny", Microdata(frame, attributes))
     v = dataset.variables
     settings = Policy.open().set({"counts.sd": 3.0})
@@ -377,7 +392,9 @@ def test_facts_read_off_at_freezing_are_charged_table_by_table_and_over_versions
     monkeypatch.setattr(Secret, "normals", counted)
     vault = Vault(tmp_path, Draws(1), Policy.open())
     cuts = {"age": Cutpoints((40, 65), whole=True)}
-    loose = Schema(tuple(a if a.name != "pay" else Attribute("pay", role="confidential", scale="ordered") for a in schema(frame)))
+    loose = Schema(
+        tuple(a if a.name != "pay" else Attribute("pay", role="confidential", scale="ordered") for a in schema(frame))
+    )
     first = vault.freeze("tiny", Microdata(frame, loose), cuts)
     secret = [name for name in drawn if name in ("sick", "work", "pay")]
     assert first.frozen_loss == pytest.approx(len(secret) * 2 / 8.0**2)
@@ -386,7 +403,9 @@ def test_facts_read_off_at_freezing_are_charged_table_by_table_and_over_versions
     other.loc[:24, "sick"] = np.where(other.loc[:24, "sick"] == "yes", "no", "yes")
     second = vault.freeze("tiny", Microdata(other, loose), cuts)
     assert second.contents["work"] == first.contents["work"] and second.contents["sick"] != first.contents["sick"]
-    assert second.frozen_loss == pytest.approx(first.frozen_loss + 2 / 8.0**2)  # of illness alone: the rest is as it was
+    assert second.frozen_loss == pytest.approx(
+        first.frozen_loss + 2 / 8.0**2
+    )  # of illness alone: the rest is as it was
 
 
 def digest(folder: Path, columns: dict[str, np.ndarray], variable: Any) -> str:
@@ -405,7 +424,9 @@ def test_digests_of_contents_see_exchanged_values_new_records_ends_gaps_and_weig
     for _ in range(40):  # two people exchange a value: with sums of hashes that nearly add up, one in four was not seen
         r = rng.integers(0, 2**31, 6, dtype=np.int32)
         k = np.array([0, 1, 0, 1, 1, 0], np.int8)
-        assert digest(tmp_path, {"r": r, "k0": k}, sick) != digest(tmp_path, {"r": r, "k0": k[[1, 0, 2, 3, 4, 5]]}, sick)
+        assert digest(tmp_path, {"r": r, "k0": k}, sick) != digest(
+            tmp_path, {"r": r, "k0": k[[1, 0, 2, 3, 4, 5]]}, sick
+        )
     r = rng.integers(0, 2**31, 3, dtype=np.int32)
     assert digest(tmp_path, {"r": r, "k0": k[:3]}, sick) != digest(tmp_path, {"r": r[:2], "k0": k[:2]}, sick)
     numbers = replace(pay, centre=0.0, scale=8.0)

@@ -174,7 +174,9 @@ def error_of(tables: Sequence[ShelfTable], chosen: Numbers) -> float:
     for measure in sorted({t.measure for t in tables}):
         mine = [(t, p) for t, p in zip(tables, chosen, strict=True) if t.measure == measure]
         used = {t.names: (np.zeros(t.lengths), 1 / p) for t, p in mine if p}
-        found = Effects.of({names: zeros for names, (zeros, _) in used.items()}, {names: v for names, (_, v) in used.items()})
+        found = Effects.of(
+            {names: zeros for names, (zeros, _) in used.items()}, {names: v for names, (_, v) in used.items()}
+        )
         for t, _ in mine:
             whole = np.where(np.arange(t.size) == 0, 0, -1)
             total += t.weight * float(found.variance(t.names, t.lengths, whole, 1)[0])
@@ -216,11 +218,16 @@ class Shelf:
             for kept in itertools.combinations(sides, size):
                 made = self._cells(moments, kept, variables, spread(plain, variables))
                 errors.append(float(np.sqrt(made.variances["n"].max())))
-                columns = {"count": np.round(made.n, 1) + 0.0} | (amount.shown(made, policy) if amount is not None else {})
+                columns = {"count": np.round(made.n, 1) + 0.0} | (
+                    amount.shown(made, policy) if amount is not None else {}
+                )
                 levels = {v.name: v.levels for v in kept}
                 cells = itertools.product(*(levels.get(name, (TOTAL,)) for name in tab.by))
                 shown = [plain_numbers(np.ravel(values)) for values in columns.values()]
-                rows += [dict(zip((*tab.by, *columns), (*cell, *v), strict=True)) for cell, *v in zip(cells, *shown, strict=True)]
+                rows += [
+                    dict(zip((*tab.by, *columns), (*cell, *v), strict=True))
+                    for cell, *v in zip(cells, *shown, strict=True)
+                ]
         label = f"shelf ({self.right:g} of 100)"
         citation = dataset.secret.citation(dataset.label, label, question.wording)
         return Answer(tab.name, {"cells": rows}, tuple(self._notes(errors, amount)), dataset.label, label, citation, {})
@@ -234,13 +241,16 @@ class Shelf:
         here = np.indices(lengths, sparse=True)
         at = [(v.base or v).name for v in sides]
         places = [
-            np.broadcast_to(here[names.index(a)] if v.base is None else np.array(v.groups)[here[names.index(a)]], lengths)
+            np.broadcast_to(
+                here[names.index(a)] if v.base is None else np.array(v.groups)[here[names.index(a)]], lengths
+            )
             for v, a in zip(sides, at, strict=True)
         ]
         flat = np.ravel_multi_index(places, shape) if sides else np.zeros(lengths, np.int64)
         flat = np.where(inside, flat, -1)
         count = math.prod(shape)
-        sums, variances = {}, {}
+        sums: dict[str, Numbers] = {}
+        variances: dict[str, Numbers] = {}
         for name, stored in moments.items():
             whole = self.effects[stored].table(names, lengths)
             sums[name] = np.asarray(np.bincount(flat[flat >= 0], whole[flat >= 0], count).reshape(shape), np.float64)
@@ -274,7 +284,8 @@ class Shelf:
             "digest": hashlib.sha256(packed.getvalue()).hexdigest(),
         }  # fmt: skip
         effects = (
-            {"sum": m, "variables": list(names), "variance": float(self.effects[m].variances[names])} for m, names in listed
+            {"sum": m, "variables": list(names), "variance": float(self.effects[m].variances[names])}
+            for m, names in listed
         )
         write_text(folder / _FILES[1], dump(head, "effect", effects), confidential=True)
 
@@ -331,10 +342,14 @@ def workload(entries: Iterable[Entry], dataset: Dataset, most: int = 100) -> dic
 def published(dataset: Dataset, policy: Policy, tables: Mapping[CrossTab, float], right: float) -> Shelf:
     """Return a shelf with some tables, whose noise is split by how often each is asked for."""
     if not policy.counts.sd:
-        raise ParameterError("this policy adds no noise to counts, so that a shelf would protect nobody. Choose another policy.")
+        raise ParameterError(
+            "this policy adds no noise to counts, so that a shelf would protect nobody. Choose another policy."
+        )
     moments = _moments(dataset, tables)
     mechanism = Mechanism(dataset, policy, Question(dataset.codebook, policy, Universe(), next(iter(tables))))
-    planned = [_planned(mechanism, measure, names, moment, weight) for (measure, names), (moment, weight) in moments.items()]
+    planned = [
+        _planned(mechanism, measure, names, moment, weight) for (measure, names), (moment, weight) in moments.items()
+    ]
     loss, sums, noise = 0.0, dict[str, dict[Names, Numbers]](), dict[str, dict[Names, float]]()
     for table, precision in zip(planned, precisions(planned, loss_of(right / 100)), strict=True):
         if precision <= 1e-9 * table.most(loss_of(right / 100)):
@@ -355,9 +370,13 @@ def _moments(dataset: Dataset, tables: Mapping[CrossTab, float]) -> dict[tuple[s
             raise ParameterError("tables of a shelf are names of variables, or CrossTab without weights.")
         sides = tab.sides(dataset.variables)
         if recodes := [v.name for v in sides if v.base is not None]:
-            raise ParameterError(f"'{recodes[0]}' is a recode. Put the variable that it groups on the shelf: it is made from that.")
+            raise ParameterError(
+                f"'{recodes[0]}' is a recode. Put the variable that it groups on the shelf: it is made from that."
+            )
         if math.prod(len(v.levels) for v in sides) > _CELLS:
-            raise ParameterError(f"a table of {', '.join(tab.by)} has more than {_CELLS:,} cells. Use fewer or coarser variables.")
+            raise ParameterError(
+                f"a table of {', '.join(tab.by)} has more than {_CELLS:,} cells. Use fewer or coarser variables."
+            )
         names = tuple(sorted(v.name for v in sides))
         needed = {"n": Moment()}
         if tab.of is not None:
@@ -386,7 +405,9 @@ def _noisy(mechanism: Mechanism, table: ShelfTable, moment: Moment, precision: f
     if table.cost:
         unit = mechanism.unit(moment, sides)[0]
         sd = float(f"{math.sqrt(1 / (precision * unit)) * 1.000001:.6g}")
-        only: dict[str, Any] = {"counts": Counts(sd=sd)} if table.measure == "n" else {"amounts": Amounts(sd=sd, clip=True)}
+        only: dict[str, Any] = (
+            {"counts": Counts(sd=sd)} if table.measure == "n" else {"amounts": Amounts(sd=sd, clip=True)}
+        )
         policy = Policy.open().with_(**only)
     question = Question(dataset.codebook, policy, Universe(), mechanism.question.analysis)
     keeper = Mechanism(dataset, policy.with_(drop=DropQ(q=0)), question)
