@@ -277,12 +277,12 @@ def test_everybody_pays_for_the_shelf_once(tmp_path: Path) -> None:
     assert made.loss == pytest.approx(loss_of(0.57), rel=1e-4)
     assert vault._told_to_all("tiny") == pytest.approx(frozen_loss + made.loss)
     room = HARDENED.accounts.limit(user=True) - frozen_loss - made.loss
-    spent, policy = 0.0, HARDENED.with_(rules=(), per_minute=None)
+    known = HARDENED.accounts.with_(others="known")
+    spent, policy = 0.0, HARDENED.with_(rules=(), per_minute=None, accounts=known)
     for name in ("full", "none", "part"):
         for i in range(1, 8):
-            other = policy.set(
-                {"counts.sd": 5.0 + i / 100, "counts.growth": 0.0}
-            )  # noise that was not asked for before
+            # noise that was not asked for before
+            other = policy.set({"counts.sd": 5.0 + i / 100, "counts.growth": 0.0})
             vault.ask("tiny", {"work": name}, CrossTab(("sick", "age")), other)
             spent = vault.ledger.spent("custodian", "tiny", vault.dataset("tiny").variables)
             assert spent <= room

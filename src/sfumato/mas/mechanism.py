@@ -292,11 +292,18 @@ class Mechanism:
         return variance, np.asarray(2 * (p.size - 1) / p.size * (many * back) ** 2 / variance)
 
     def unit(self, moment: Moment, sides: Sequence[Variable]) -> tuple[float, float, float]:
-        """Return the variance of noise with standard deviation 1 on a cell, its loss, and the nominal size of what is added."""
+        """Return the variance of noise with standard deviation 1, its loss, and the nominal size of what a record adds.
+
+        The variance is that of the independent noise of cells, before it is made to sum to 0 over confidential ones.
+        """
         hidden = [v for v in sides if not v.known]
         ones = np.ones([1] * len(hidden))
         p = np.ones([len(v.levels) for v in hidden])
-        variance, loss = self._cell_noise(moment, Counts(sd=1.0), whole(0 * ones), p, tuple(range(len(hidden))), True, ones)
+        if moment == Moment() and p.size > 1:
+            variance, loss = self._balanced_noise(Counts(sd=1.0), whole(0 * ones), p, ones)
+            variance = variance * p.size / (p.size - 1)
+        else:
+            variance, loss = self._cell_noise(moment, Counts(sd=1.0), whole(0 * ones), p, tuple(range(len(hidden))), True, ones)
         return float(variance.max()), float(loss.max()), self._reach(moment)[2]
 
     def _reach(self, moment: Moment) -> tuple[float, float, float]:

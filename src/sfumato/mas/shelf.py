@@ -72,12 +72,22 @@ class Effects:
     """Variance of the noise of each effect, before it is made to sum to 0 along every axis."""
 
     @classmethod
-    def of(cls, tables: Mapping[Names, Numbers], variances: Mapping[Names, float]) -> Effects:
-        """Return the least-squares estimates from noisy tables; the noise of a table has the same variance in each cell."""
+    def of(
+        cls,
+        tables: Mapping[Names, Numbers],
+        variances: Mapping[Names, float],
+        silent: Mapping[Names, Names] | None = None,
+    ) -> Effects:
+        """Return the least-squares estimates from noisy tables; the noise of a table has the same variance in each cell.
+
+        A table is not asked for the effects of its `silent` variables among themselves.
+        """
         added: dict[Names, Numbers] = {}
         precisions: dict[Names, float] = {}
         for names in sorted(tables):
             for inside in subsets(names):
+                if silent and names in silent and set(inside) <= set(silent[names]):
+                    continue
                 gone = tuple(i for i, name in enumerate(names) if name not in inside)
                 margin = tables[names].sum(axis=gone)
                 precision = 1 / (variances[names] * (tables[names].size // max(margin.size, 1)))
@@ -127,6 +137,8 @@ class ShelfTable:
     """How much the mean variance of its cells counts."""
     fixed: float = 0.0
     """Precision of the noise that it has without cost."""
+    silent: Names | None = None
+    """Known variables whose own effects it does not tell: how many records there are is told by tables of known variables."""
 
     @property
     def size(self) -> int:
@@ -153,7 +165,8 @@ def precisions(tables: Sequence[ShelfTable], loss: float) -> Numbers:
         length = dict(zip(table.names, table.lengths, strict=True))
         for inside in subsets(table.names):
             at, cells = places[table.measure, inside], math.prod(length[n] for n in inside)
-            tells[i, at] = cells / table.size
+            if table.silent is None or not set(inside) <= set(table.silent):
+                tells[i, at] = cells / table.size
             needed[at] += table.weight / table.size * math.prod(length[n] - 1 for n in inside) * cells / table.size
     fixed, cost = (np.array([getattr(table, name) for table in tables]) for name in ("fixed", "cost"))
     paid = cost > 0
@@ -358,7 +371,8 @@ def published(dataset: Dataset, policy: Policy, tables: Mapping[CrossTab, float]
         sums.setdefault(table.measure, {})[table.names] = values
         noise.setdefault(table.measure, {})[table.names] = variance
         loss += told
-    effects = {measure: Effects.of(sums[measure], noise[measure]) for measure in sorted(sums)}
+    silent = {t.names: t.silent for t in planned if t.silent is not None and t.measure == "n"}
+    effects = {m: Effects.of(sums[m], noise[m], silent if m == "n" else None) for m in sorted(sums)}
     return Shelf(right, loss, effects, tuple(tab.wording() for tab in tables))
 
 
@@ -385,6 +399,8 @@ def _moments(dataset: Dataset, tables: Mapping[CrossTab, float]) -> dict[tuple[s
         for measure, moment in needed.items():
             before = found[measure, names][1] if (measure, names) in found else 0.0
             found[measure, names] = moment, before + weight
+        known = tuple(sorted(v.name for v in sides if v.known))
+        found.setdefault(("n", known), (Moment(), 0.0))
     return found
 
 
@@ -393,7 +409,8 @@ def _planned(mechanism: Mechanism, measure: str, names: Names, moment: Moment, w
     lengths = tuple(len(v.levels) for v in variables)
     variance, loss, rms = mechanism.unit(moment, variables)
     if moment.confidential or not all(v.known for v in variables):
-        return ShelfTable(measure, names, lengths, variance * loss, weight / rms**2)
+        silent = tuple(v.name for v in variables if v.known) if measure == "n" else None
+        return ShelfTable(measure, names, lengths, variance * loss, weight / rms**2, silent=silent)
     sd = mechanism.policy.noise("counts" if measure == "n" else "amounts").sd
     return ShelfTable(measure, names, lengths, 0.0, weight / rms**2, 1 / (sd**2 * variance))
 
@@ -402,9 +419,11 @@ def _noisy(mechanism: Mechanism, table: ShelfTable, moment: Moment, precision: f
     """Return what a noisy table tells of a record, the table, and the variance of its noise."""
     dataset, policy = mechanism.dataset, mechanism.policy
     sides = tuple(dataset.variables[name] for name in table.names)
+    variance = 0.0
     if table.cost:
         unit = mechanism.unit(moment, sides)[0]
         sd = float(f"{math.sqrt(1 / (precision * unit)) * 1.000001:.6g}")
+        variance = sd**2 * unit
         only: dict[str, Any] = (
             {"counts": Counts(sd=sd)} if table.measure == "n" else {"amounts": Amounts(sd=sd, clip=True)}
         )
@@ -414,4 +433,8 @@ def _noisy(mechanism: Mechanism, table: ShelfTable, moment: Moment, precision: f
     parts = {} if table.measure == "n" else {"m": moment}
     sums, losses = keeper.protect(SumsRequest({"table": CellSums(sides, parts, "amounts")}))
     cells, name = sums.cells("table"), "m" if parts else "n"
-    return sum(float(loss.amounts.max()) for loss in losses), cells.sums[name], float(cells.variances[name].max())
+    return (
+        sum(float(loss.amounts.max()) for loss in losses),
+        cells.sums[name],
+        variance or float(cells.variances[name].max()),
+    )
