@@ -16,6 +16,7 @@ from mas_neighbours import (
     EDGES,
     HIGH,
     LOW,
+    Rows,
     cells,
     charged,
     codes,
@@ -334,6 +335,44 @@ def test_other_bounds_and_other_groups_of_a_recode_have_fresh_noise(tiny: Callab
         protected(dataset, settings, None, CellSums((), {"s": Moment(x, 1, 0, 60.0)}, "amounts")) for x in (pay, wider)
     )
     assert set(one[1][0].keys).isdisjoint(two[1][0].keys)
+
+
+def test_sums_of_other_known_factors_have_fresh_noise_under_whatever_name(tiny: Callable[..., Made]) -> None:
+    dataset, frame = tiny("plain")
+    settings = Policy.open().set({"counts.sd": 3.0, "models.sd": 3.0})  # no growth: variances do not tell factors apart
+    asked = replace(totals(np.random.default_rng(0), dataset), pairs=((1, 0),), by=(), share=1.0)
+    women = np.flatnonzero(frame["sex"] == "F")
+    other = replace(asked, factors=Others(asked.factors.places, len(women)))
+    noise, keys = [], []
+    for one in (asked, other):
+        sums, losses, _ = protected(dataset, settings, None, one)
+        made = sums.totals("part")
+        u = other.factors.rows(frame) if one is other else (frame["sex"] == "F").to_numpy(float)
+        noise.append(float((made.values[0] - u @ (frame["sick"] == "yes")) / np.sqrt(made.variances[0])))
+        keys.append(set(losses[0].keys))
+    assert abs(noise[0] - noise[1]) > 1e-6
+    assert keys[0].isdisjoint(keys[1])
+
+
+class Others(Rows):
+    """As many records of the smallest age as there are women, in place of these."""
+
+    def __init__(self, places: Any, count: int) -> None:
+        object.__setattr__(self, "names", ("one", "F"))
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "count", count)
+
+    @property
+    def columns(self) -> list[str]:
+        return ["r", self.places["land"]]
+
+    def __call__(self, piece: Any) -> np.ndarray:
+        land = np.asarray(piece[self.places["land"]], float)
+        first = np.argsort(np.argsort(land, kind="stable"), kind="stable") < self.count
+        return np.array([np.ones(len(land)), first], float)
+
+    def rows(self, frame: pd.DataFrame) -> np.ndarray:
+        return self({self.places["land"]: frame["land"].to_numpy()})[1]
 
 
 def test_the_order_of_sides_changes_neither_noise_nor_price(tiny: Callable[..., Made]) -> None:
