@@ -69,7 +69,9 @@ def frozen(folder: Path, frame: pd.DataFrame) -> Dataset:
     folder.mkdir(parents=True, exist_ok=True)
     vault = Vault(folder, Draws("neighbours"), Policy.open())
     recodes = (LevelRecode("job", "work", JOBS),)
-    return vault.freeze("tiny", Microdata(frame, schema(frame)), {"age": Cutpoints((40, 65), whole=True)}, recodes=recodes)
+    return vault.freeze(
+        "tiny", Microdata(frame, schema(frame)), {"age": Cutpoints((40, 65), whole=True)}, recodes=recodes
+    )
 
 
 def question(dataset: Dataset, policy: Policy, universe: Any = None) -> Question:
@@ -110,7 +112,9 @@ class Rows:
         out = []
         for name in self.names:
             first = next(columns)
-            made = {"one": first * 0 + 1, "F": first == 0, "land": np.nan_to_num(first), "yes": first == 1}.get(name, first)
+            made = {"one": first * 0 + 1, "F": first == 0, "land": np.nan_to_num(first), "yes": first == 1}.get(
+                name, first
+            )
             out.append(made * next(columns) if name == "yes*pay" else made)
         return np.array(out, float)
 
@@ -123,7 +127,9 @@ def codes(frame: pd.DataFrame, variable: Variable) -> np.ndarray:
     if variable.name == "age":
         return np.searchsorted((40, 65), frame["age"], side="left")
     if variable.name == "job":
-        return frame["work"].map({"full": "paid", "part": "paid", "none": "other"}).map(variable.levels.index).to_numpy()
+        return (
+            frame["work"].map({"full": "paid", "part": "paid", "none": "other"}).map(variable.levels.index).to_numpy()
+        )
     return frame[variable.name].map(variable.levels.index).to_numpy()
 
 
@@ -201,6 +207,7 @@ def _chosen(frame: pd.DataFrame, selection: Selection) -> np.ndarray:
 
 def policy(rng: np.random.Generator, drops: bool = False) -> Policy:
     """A policy with noise of random size."""
+
     def noise() -> dict[str, float]:
         return {"sd": float(rng.choice([0.5, 2.0, 5.0])), "growth": float(rng.choice([0.0, 0.25, 1.0]))}
 
@@ -232,7 +239,9 @@ def universe(rng: np.random.Generator, dataset: Dataset) -> list[dict[str, list[
 def cells(rng: np.random.Generator, dataset: Dataset) -> CellSums:
     """A table with any sides and moments."""
     pay = dataset.variables["pay"]
-    sides: list[Variable] = [dataset.variables[n] for n in ("sex", "age", "sick", "work", "job")] + [VariableBins.of(pay, EDGES)]
+    sides: list[Variable] = [dataset.variables[n] for n in ("sex", "age", "sick", "work", "job")] + [
+        VariableBins.of(pay, EDGES)
+    ]
     chosen = [sides[i] for i in rng.choice(len(sides), rng.integers(0, 4), replace=False)]
     moments = {}
     for i in range(rng.integers(0, 4)):
@@ -249,7 +258,12 @@ def cells(rng: np.random.Generator, dataset: Dataset) -> CellSums:
 def totals(rng: np.random.Generator, dataset: Dataset) -> TotalSums:
     """Sums of known factors times confidential rows."""
     v = dataset.variables
-    places = {"sex": v["sex"].codes_column, "land": v["land"].numbers, "sick": v["sick"].codes_column, "pay": v["pay"].numbers}
+    places = {
+        "sex": v["sex"].codes_column,
+        "land": v["land"].numbers,
+        "sick": v["sick"].codes_column,
+        "pay": v["pay"].numbers,
+    }
     factors = Rows(("one", "F", "land", *(["weight"] if dataset.weighted else [])), places)
     rows = Rows(("yes", "pay", "yes*pay"), places)
     bounds = (Confidential(0, 1, 0.5), Confidential(LOW, HIGH, 25), Confidential(0, HIGH, 40))

@@ -268,7 +268,7 @@ def test_json_holds_no_number_that_json_does_not_know() -> None:
 
 EVERY = (
     "ask", "attack", "audit", "demo", "map", "mask", "papers", "report", "risk", "schema", "search", "table", "table-map",
-    "utility", "vault add", "vault cutpoints", "vault freeze", "vault log", "vault", "",
+    "utility", "vault add", "vault cutpoints", "vault freeze", "vault shelf", "vault log", "vault", "",
 )  # fmt: skip
 
 

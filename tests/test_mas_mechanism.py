@@ -16,6 +16,7 @@ from mas_neighbours import (
     EDGES,
     HIGH,
     LOW,
+    Rows,
     cells,
     charged,
     codes,
@@ -29,6 +30,7 @@ from mas_neighbours import (
     universe,
     values_of,
 )
+from scipy.linalg import block_diag
 
 from sfumato import Microdata
 from sfumato.contract import Draws
@@ -82,7 +84,9 @@ def factor_of(mechanism: Mechanism, asked: Request, frame: pd.DataFrame) -> np.n
     """What each record's values are multiplied by: 0 if it is dropped, else records by kept ones in its cell of known variables."""
     if not mechanism.policy.scaled:
         return np.ones(len(frame))
-    found = mechanism.dataset.warehouse.ask(f"SELECT CASE WHEN {mechanism._kept} THEN 1 ELSE 0 END AS kept FROM records")
+    found = mechanism.dataset.warehouse.ask(
+        f"SELECT CASE WHEN {mechanism._kept} THEN 1 ELSE 0 END AS kept FROM records"
+    )
     kept, known = found["kept"].astype(bool), charged_part(mechanism, frame)
     sides = [v for v in asked.sides if v.known] if isinstance(asked, CellSums) else []
     shape = [len(v.levels) for v in sides]
@@ -98,6 +102,25 @@ def charged_part(mechanism: Mechanism, frame: pd.DataFrame) -> np.ndarray:
     return plain.chosen[at] if at else np.full(len(frame), bool(plain.chosen))
 
 
+def balanced(mechanism: Mechanism, asked: Request, name: str) -> list[int]:
+    """The numbers of levels of sides, confidential ones as negatives, where the noise of counts adds up to 0 over these."""
+    if name != "n" or not isinstance(asked, CellSums) or mechanism._hidden or all(v.known for v in asked.sides):
+        return []
+    return [len(v.levels) * (1 if v.known else -1) for v in asked.sides]
+
+
+def distance(change: np.ndarray, variances: np.ndarray, lengths: list[int]) -> np.ndarray:
+    """The squared length of changes of sums in units of their noise; shape of all axes but the last."""
+    moved = (change != 0).reshape(-1, change.shape[-1]).any(axis=0)
+    assert (variances[moved] > 0).all()
+    if lengths:  # independent noise less its mean: its pseudo-inverse applies to what adds up to 0
+        hidden = tuple(i - len(lengths) for i, n in enumerate(lengths) if n < 0)
+        assert np.abs(change.reshape(*change.shape[:-1], *np.abs(lengths)).sum(axis=hidden)).max() < 1e-9
+        cells = int(np.prod([-n for n in lengths if n < 0]))
+        variances = variances * cells / (cells - 1)
+    return (np.square(change[..., moved]) / variances[moved]).sum(axis=-1)
+
+
 def request(rng: np.random.Generator, dataset: Dataset) -> Request:
     return totals(rng, dataset) if rng.random() < 0.3 else cells(rng, dataset)
 
@@ -106,7 +129,9 @@ def request(rng: np.random.Generator, dataset: Dataset) -> Request:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_confidential_value_of_a_record_moves_sums_by_more_than_is_charged(tiny: Callable[..., Made], kind: str) -> None:
+def test_no_confidential_value_of_a_record_moves_sums_by_more_than_is_charged(
+    tiny: Callable[..., Made], kind: str
+) -> None:
     dataset, frame = tiny(kind)
     shares = []
     for seed in range(90):
@@ -116,14 +141,13 @@ def test_no_confidential_value_of_a_record_moves_sums_by_more_than_is_charged(ti
         factor = factor_of(mechanism, asked, frame)
         bill = charged(frame, losses)
         for who in {1, int(rng.integers(len(frame)))}:  # record 1 has a weight far above all others
-            variants = pd.DataFrame([{**frame.iloc[who], **values} for values in values_of(dataset, KINDS[kind]["gaps"])])
+            variants = pd.DataFrame(
+                [{**frame.iloc[who], **values} for values in values_of(dataset, KINDS[kind]["gaps"])]
+            )
             made = contributions(variants, dataset, chosen, asked, np.full(len(variants), factor[who]))
             told = np.zeros((len(variants), len(variants)))
             for name, (_, variances) in parts_of(sums, asked).items():
-                change = made[name][:, None] - made[name][None]
-                moved = (change != 0).any(axis=(0, 1))
-                assert (variances[moved] > 0).all()
-                told += (np.square(change[..., moved]) / variances[moved]).sum(axis=-1)
+                told += distance(made[name][:, None] - made[name][None], variances, balanced(mechanism, asked, name))
             assert told.max() <= bill[who] * (1 + 1e-9), (seed, who, told.max(), bill[who])
             if told.max():
                 shares.append(told.max() / bill[who])
@@ -149,23 +173,27 @@ def test_sums_without_noise_to_speak_of_are_those_of_a_slow_twin(tiny: Callable[
 def test_an_establishment_is_charged_for_all_its_records_together(tiny: Callable[..., Made]) -> None:
     dataset, frame = tiny("gaps", establishments=6)
     assert dataset.together == 2
-    few = [{"sick": a, "work": b, "pay": c} for a, b, c in itertools.product(("no", "yes"), ("full", "none"), (-1e6, 60.0, 1e6))]
+    few = [
+        {"sick": a, "work": b, "pay": c}
+        for a, b, c in itertools.product(("no", "yes"), ("full", "none"), (-1e6, 60.0, 1e6))
+    ]
     for seed in range(60):
         rng = np.random.default_rng([seed, 11])
         asked, chosen = request(rng, dataset), universe(rng, dataset)
-        sums, losses, _ = protected(dataset, policy(rng), chosen, asked)
+        sums, losses, mechanism = protected(dataset, policy(rng), chosen, asked)
         bill = charged(frame, losses)
         mine = np.flatnonzero(frame["firm"] == "e1")
         told = 0.0
         for name, (_, variances) in parts_of(sums, asked).items():
             each = [
-                contributions(pd.DataFrame([{**frame.iloc[i], **v} for v in few]), dataset, chosen, asked, np.ones(len(few)))[name]
+                contributions(
+                    pd.DataFrame([{**frame.iloc[i], **v} for v in few]), dataset, chosen, asked, np.ones(len(few))
+                )[name]
                 for i in mine
             ]
             both = (each[0][:, None] + each[1][None]).reshape(len(few) ** 2, -1)
             change = both[:, None] - both[None]
-            moved = (change != 0).any(axis=(0, 1))
-            told += (np.square(change[..., moved]) / variances[moved]).sum(axis=-1).max(initial=0.0)
+            told += distance(change, variances, balanced(mechanism, asked, name)).max(initial=0.0)
         assert told <= bill[mine].mean() * (1 + 1e-9)  # so that it is within the limit of the account that spent most
     alone = replace(dataset)
     alone.__dict__["together"] = 1
@@ -175,11 +203,13 @@ def test_an_establishment_is_charged_for_all_its_records_together(tiny: Callable
     assert wide.cells("part").variances["n"].min() > narrow.cells("part").variances["n"].min()
 
 
-def test_a_yes_or_no_in_a_table_costs_exactly_two_over_the_variance(tiny: Callable[..., Made]) -> None:
+def test_a_yes_or_no_in_a_table_costs_exactly_one_over_the_variance(tiny: Callable[..., Made]) -> None:
     dataset, frame = tiny("plain")
     settings = Policy.open().set({"counts.sd": 3.0, "amounts.sd": 4.0, "models.sd": 1.0})
     _, losses, _ = protected(dataset, settings, None, CellSums((dataset.variables["sick"],)))
-    assert charged(frame, losses) == pytest.approx(2 / 9)
+    assert charged(frame, losses) == pytest.approx(1 / 9)  # one cell tells the other
+    _, losses, _ = protected(dataset, settings, None, CellSums((dataset.variables["work"],)))
+    assert charged(frame, losses) == pytest.approx(2 / 9 * 2 / 3)
     moved = {"s": Moment(dataset.variables["pay"], 1, 0, (LOW + HIGH) / 2)}
     _, losses, _ = protected(dataset, settings, None, CellSums((), moved, "amounts"))
     assert charged(frame, losses) == pytest.approx(1 / 16)
@@ -210,7 +240,7 @@ def test_the_noise_has_the_published_variance_and_two_sums_never_share_it(tiny: 
     settings = Policy.open().set({
         "counts.sd": 3.0, "amounts.sd": 4.0, "models.sd": 2.0, "counts.growth": 0.5, "amounts.growth": 0.5,
     })  # fmt: skip
-    runs = []
+    runs, expected = [], []
     for keyed in secrets(dataset, 200):
         drawn = []
         for chosen, asked in requests(dataset):
@@ -218,6 +248,8 @@ def test_the_noise_has_the_published_variance_and_two_sums_never_share_it(tiny: 
             made = contributions(frame, dataset, chosen, asked, np.ones(len(frame))) if not runs else {}
             for name, (values, variances) in parts_of(sums, asked).items():
                 drawn.append((values, variances, made.get(name)))
+                lengths = balanced(mechanism, asked, name)
+                expected += [_correlations(lengths) if lengths else np.eye(len(values))] if not runs else []
         runs.append([np.concatenate([d[i] for d in drawn]) for i in (0, 1)])
         if len(runs) == 1:
             exact = np.concatenate([d[2].sum(axis=0) for d in drawn])
@@ -228,8 +260,18 @@ def test_the_noise_has_the_published_variance_and_two_sums_never_share_it(tiny: 
     assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(200)
     assert np.square(z).mean(axis=0) == pytest.approx(1.0, abs=5 * np.sqrt(2 / 200))
     assert np.square(z).mean() == pytest.approx(1.0, abs=5 * np.sqrt(2 / z.size))
-    shared = np.corrcoef(z.T) - np.eye(z.shape[1])
+    shared = np.corrcoef(z.T) - block_diag(*expected)
     assert np.abs(shared).max() < 5.5 / np.sqrt(200)
+
+
+def _correlations(lengths: list[int]) -> np.ndarray:
+    """The correlations of noise that adds up to 0 over confidential sides, the negative lengths."""
+    cells = int(np.prod([-n for n in lengths if n < 0]))
+    known, hidden = np.ones((1, 1)), np.ones((1, 1))
+    for n in lengths:
+        known = np.kron(known, np.eye(n) if n > 0 else np.ones((-n, -n)))
+        hidden = np.kron(hidden, np.eye(abs(n)))
+    return known * (hidden - (1 - hidden) / (cells - 1))
 
 
 def test_the_total_of_a_table_with_empty_cells_has_the_variance_that_is_published(tmp_path: Path) -> None:
@@ -240,12 +282,13 @@ def test_the_total_of_a_table_with_empty_cells_has_the_variance_that_is_publishe
     dataset = vault.freeze("tiny", Microdata(frame, Schema(tuple(attributes))))
     v = dataset.variables
     settings = Policy.open().set({"counts.sd": 3.0})
-    for sides in ((v["area"], v["zone"], v["sick"]), (v["area"], v["zone"])):  # half the known cells are empty
+    sides = (v["area"], v["zone"])  # half the cells are empty
+    for chosen, count in ((None, 40), ({"sick": "yes"}, 20)):
         found = []
         for keyed in secrets(dataset, 300):
-            sums, _, _ = protected(keyed, settings, None, CellSums(sides))
+            sums, _, _ = protected(keyed, settings, chosen, CellSums(sides))
             whole = sums.cells("part").margin(())
-            found.append(float(whole.n) - 40)
+            found.append(float(whole.n) - count)
         assert np.square(found).mean() == pytest.approx(float(whole.variances["n"]), rel=5 * np.sqrt(2 / 300))
 
 
@@ -288,8 +331,48 @@ def test_other_bounds_and_other_groups_of_a_recode_have_fresh_noise(tiny: Callab
 
     plain = noisy(CellSums((job,)))
     assert not np.isclose(plain - plain.mean(), noisy(CellSums((turned,))) - plain.mean()).any()
-    one, two = (protected(dataset, settings, None, CellSums((), {"s": Moment(x, 1, 0, 60.0)}, "amounts")) for x in (pay, wider))
+    one, two = (
+        protected(dataset, settings, None, CellSums((), {"s": Moment(x, 1, 0, 60.0)}, "amounts")) for x in (pay, wider)
+    )
     assert set(one[1][0].keys).isdisjoint(two[1][0].keys)
+
+
+def test_sums_of_other_known_factors_have_fresh_noise_under_whatever_name(tiny: Callable[..., Made]) -> None:
+    dataset, frame = tiny("plain")
+    settings = Policy.open().set({"counts.sd": 3.0, "models.sd": 3.0})  # no growth: variances do not tell factors apart
+    asked = replace(totals(np.random.default_rng(0), dataset), pairs=((1, 0),), by=(), share=1.0)
+    women = np.flatnonzero(frame["sex"] == "F")
+    other = replace(asked, factors=Others(asked.factors.places, len(women)))
+    noise, keys = [], []
+    for one in (asked, other):
+        sums, losses, _ = protected(dataset, settings, None, one)
+        made = sums.totals("part")
+        u = other.factors.rows(frame) if one is other else (frame["sex"] == "F").to_numpy(float)
+        noise.append(float((made.values[0] - u @ (frame["sick"] == "yes")) / np.sqrt(made.variances[0])))
+        keys.append(set(losses[0].keys))
+    assert abs(noise[0] - noise[1]) > 1e-6
+    assert keys[0].isdisjoint(keys[1])
+
+
+class Others(Rows):
+    """As many records of the smallest age as there are women, in place of these."""
+
+    def __init__(self, places: Any, count: int) -> None:
+        object.__setattr__(self, "names", ("one", "F"))
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "count", count)
+
+    @property
+    def columns(self) -> list[str]:
+        return ["r", self.places["land"]]
+
+    def __call__(self, piece: Any) -> np.ndarray:
+        land = np.asarray(piece[self.places["land"]], float)
+        first = np.argsort(np.argsort(land, kind="stable"), kind="stable") < self.count
+        return np.array([np.ones(len(land)), first], float)
+
+    def rows(self, frame: pd.DataFrame) -> np.ndarray:
+        return self({self.places["land"]: frame["land"].to_numpy()})[1]
 
 
 def test_the_order_of_sides_changes_neither_noise_nor_price(tiny: Callable[..., Made]) -> None:
@@ -311,7 +394,7 @@ def test_counts_are_charged_once_whatever_is_asked_beside_them(tiny: Callable[..
     assert set(told["amounts"][1].keys).isdisjoint(told["models"][1].keys)  # other noise is another answer
     inside, _, _ = protected(dataset, settings, {"sex": "F"}, CellSums((v["sick"],)))
     table, _, _ = protected(dataset, settings, None, CellSums((v["sick"], v["sex"])))
-    assert not np.isnan(inside.cells("part").n).any() and not np.isnan(table.cells("part").n).any()
+    assert np.array_equal(inside.cells("part").n, table.cells("part").n[:, 0])  # the same set, the same noise
 
 
 # --- an attacker
@@ -325,7 +408,9 @@ def test_the_best_attacker_is_right_as_often_as_the_bound_says_and_not_more(tmp_
     sick = rng.choice(["no", "yes"], areas * each)
     sick[target] = np.where(np.arange(areas) % 2, "yes", "no")  # one of them in each area, as often sick as not
     frame = pd.DataFrame({"area": area, "sick": sick})
-    attributes = Schema(tuple(Attribute(c, role="key" if c == "area" else "confidential", scale="unordered") for c in frame))
+    attributes = Schema(
+        tuple(Attribute(c, role="key" if c == "area" else "confidential", scale="unordered") for c in frame)
+    )
     dataset = Vault(tmp_path, Draws(4), Policy.open()).freeze("tiny", Microdata(frame, attributes))
     v = dataset.variables
     settings = Policy.open().set({"counts.sd": 3.0})
@@ -342,7 +427,8 @@ def test_the_best_attacker_is_right_as_often_as_the_bound_says_and_not_more(tmp_
             table = sums.cells("part")
             seen, variances = table.n.reshape(areas, -1), table.variances["n"].reshape(areas, -1)
             if chosen is None:
-                expected = {answer: others + np.eye(2)[int(answer)] for answer in (False, True)}
+                seen, variances = seen[:, 1:], variances[:, 1:]  # the other cell is the known number less this one
+                expected = {answer: others[:, 1:] + int(answer) for answer in (False, True)}
             else:
                 level = int(chosen["sick"] == "yes")
                 expected = {answer: others[:, [level]] + float(int(answer) == level) for answer in (False, True)}
@@ -353,8 +439,8 @@ def test_the_best_attacker_is_right_as_often_as_the_bound_says_and_not_more(tmp_
         right.append((score > 0) == (sick[target] == "yes"))
     hits, n = np.mean(right), np.size(right)
     bound = NormalDist().cdf(np.sqrt(bill.max()) / 2)
-    assert bill == pytest.approx(4 / 9)
-    assert bound == pytest.approx(0.6306, abs=1e-4)
+    assert bill == pytest.approx(3 / 9)
+    assert bound == pytest.approx(0.6136, abs=1e-4)
     error = np.sqrt(0.25 / n)
     assert hits <= bound + 3.5 * error
     assert hits >= bound - 3.5 * error  # the worst case is this one: the bound cannot be lower
@@ -377,7 +463,9 @@ def test_facts_read_off_at_freezing_are_charged_table_by_table_and_over_versions
     monkeypatch.setattr(Secret, "normals", counted)
     vault = Vault(tmp_path, Draws(1), Policy.open())
     cuts = {"age": Cutpoints((40, 65), whole=True)}
-    loose = Schema(tuple(a if a.name != "pay" else Attribute("pay", role="confidential", scale="ordered") for a in schema(frame)))
+    loose = Schema(
+        tuple(a if a.name != "pay" else Attribute("pay", role="confidential", scale="ordered") for a in schema(frame))
+    )
     first = vault.freeze("tiny", Microdata(frame, loose), cuts)
     secret = [name for name in drawn if name in ("sick", "work", "pay")]
     assert first.frozen_loss == pytest.approx(len(secret) * 2 / 8.0**2)
@@ -385,8 +473,11 @@ def test_facts_read_off_at_freezing_are_charged_table_by_table_and_over_versions
     other = frame.copy()
     other.loc[:24, "sick"] = np.where(other.loc[:24, "sick"] == "yes", "no", "yes")
     second = vault.freeze("tiny", Microdata(other, loose), cuts)
-    assert second.contents["work"] == first.contents["work"] and second.contents["sick"] != first.contents["sick"]
-    assert second.frozen_loss == pytest.approx(first.frozen_loss + 2 / 8.0**2)  # of illness alone: the rest is as it was
+    assert second.contents["work"] == first.contents["work"]
+    assert second.contents["sick"] != first.contents["sick"]
+    assert second.frozen_loss == pytest.approx(
+        first.frozen_loss + 2 / 8.0**2
+    )  # of illness alone: the rest is as it was
 
 
 def digest(folder: Path, columns: dict[str, np.ndarray], variable: Any) -> str:
@@ -405,7 +496,9 @@ def test_digests_of_contents_see_exchanged_values_new_records_ends_gaps_and_weig
     for _ in range(40):  # two people exchange a value: with sums of hashes that nearly add up, one in four was not seen
         r = rng.integers(0, 2**31, 6, dtype=np.int32)
         k = np.array([0, 1, 0, 1, 1, 0], np.int8)
-        assert digest(tmp_path, {"r": r, "k0": k}, sick) != digest(tmp_path, {"r": r, "k0": k[[1, 0, 2, 3, 4, 5]]}, sick)
+        assert digest(tmp_path, {"r": r, "k0": k}, sick) != digest(
+            tmp_path, {"r": r, "k0": k[[1, 0, 2, 3, 4, 5]]}, sick
+        )
     r = rng.integers(0, 2**31, 3, dtype=np.int32)
     assert digest(tmp_path, {"r": r, "k0": k[:3]}, sick) != digest(tmp_path, {"r": r[:2], "k0": k[:2]}, sick)
     numbers = replace(pay, centre=0.0, scale=8.0)

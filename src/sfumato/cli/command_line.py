@@ -25,7 +25,7 @@ from sfumato.cli.search import search_
 from sfumato.cli.table import table
 from sfumato.cli.table_map import table_map
 from sfumato.cli.utility import utility
-from sfumato.cli.vault import add, cutpoints, freeze, log
+from sfumato.cli.vault import add, cutpoints, freeze, log, shelf
 from sfumato.version import VERSION
 
 app = typer.Typer(
@@ -61,7 +61,9 @@ for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         _add(app, _name, _command, _panel)
 _vault = typer.Typer(cls=PlainGroup, no_args_is_help=True, epilog=EXIT_CODES)
-_STEPS: dict[str, Callable[..., None]] = {"add": add, "cutpoints": cutpoints, "freeze": freeze, "log": log}
+_STEPS: dict[str, Callable[..., None]] = {
+    "add": add, "cutpoints": cutpoints, "freeze": freeze, "shelf": shelf, "log": log,
+}  # fmt: skip
 for _name, _command in _STEPS.items():
     _add(_vault, _name, _command)
 app.add_typer(

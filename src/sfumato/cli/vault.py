@@ -318,3 +318,53 @@ def freeze(
             screen.note(f"'{v.name}' has no cutpoints: it is for analyses, not for universes.")
     screen.say(f"Next: {quoted('sfumato', 'ask', vault, name)}")
     screen.answer(frozen.describe())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShelfOptions:
+    """The options of `sfumato vault shelf`."""
+
+    vault: Folder
+    name: Name
+    right: float | None = option(
+        "Publish: at most so many guesses between two values, of 100, are right with all tables together.", metavar="GUESSES"
+    )
+    tables: str | None = option(
+        "The tables, with + between variables and commas between tables: sex,sex+sick; all one- and two-way tables if not given.",
+        metavar="TABLES",
+    )
+    of: str | None = option("A variable of numbers whose means and sums these tables have, too.", metavar="VARIABLE")
+    log: bool = flag("Take the tables that users asked for most often, as the log says.", "--from-log")
+    as_json: Json = False
+
+
+@expand_options
+def shelf(options: ShelfOptions) -> None:
+    """Publish tables for everybody, once: what they answer is free and unlimited from then on. Without --right, list them."""
+    from sfumato.mas.analyses.tables import CrossTab
+    from sfumato.mas.shelf import workload
+
+    screen, opened, right = Screen(options.as_json), open_vault(options.vault), options.right
+    if options.log and (options.tables is not None or options.of is not None):
+        raise Misuse("give --from-log, or --tables and --of, not both.")
+    if right is None:
+        found = opened.shelf(options.name)
+    elif options.log:
+        found = opened.shelve(options.name, workload(opened.ledger.entries(), opened.dataset(options.name)), right=right)
+    elif options.tables is None:
+        if options.of is not None:
+            raise Misuse("--of goes with --tables.")
+        found = opened.shelve(options.name, right=right)
+    else:
+        sides = [tuple(name.strip() for name in table.split("+")) for table in names(options.tables)]
+        found = opened.shelve(options.name, [CrossTab(some, of=options.of) for some in sides], right=right)
+    if found is None:
+        screen.say(f"{options.name} has no shelf. Publish one with --right, such as --right 57.")
+        screen.answer({"tables": [], "right": None, "loss": 0.0})
+        return
+    screen.say(f"On the shelf of {options.name}, for everybody and free of charge: {len(found.tables):,}.", strong=True)
+    screen.say(
+        f"With all of them at most {found.right:g} of 100 guesses between two values of a person are right; every account is "
+        f"charged {found.loss:.3g} for them."
+    )
+    screen.answer({"tables": list(found.tables), "right": found.right, "loss": found.loss})

@@ -164,6 +164,11 @@ class Balance:
         self._since = np.zeros(shape)
 
     @property
+    def others_known(self) -> bool:
+        """Whether losses are those for whoever knows all others."""
+        return self._counts is None
+
+    @property
     def spent(self) -> Numbers:
         """What was told of each cell's records, as the limits count it."""
         return self.formal if self._counts is None else self._told + self._since

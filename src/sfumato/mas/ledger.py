@@ -602,7 +602,8 @@ class Ledger:
         shape = tuple((v.name, v.levels) for v in table)
         for payer in payers:
             kept = self._balances.get((family, payer))
-            if kept is None or tuple((v.name, v.levels) for v in kept.variables) != shape:
+            same = kept is not None and kept.others_known == (counts is None)
+            if kept is None or not same or tuple((v.name, v.levels) for v in kept.variables) != shape:
                 self._balances[family, payer] = Balance(table, None if counts is None else counts(table))
                 self._read[f"{family}\x1f{payer}"] = 0
             read = self._read[f"{family}\x1f{payer}"]

@@ -292,11 +292,18 @@ class Mechanism:
         return variance, np.asarray(2 * (p.size - 1) / p.size * (many * back) ** 2 / variance)
 
     def unit(self, moment: Moment, sides: Sequence[Variable]) -> tuple[float, float, float]:
-        """Return the variance of noise with standard deviation 1 on a cell, its loss, and the nominal size of what is added."""
+        """Return the variance of noise with standard deviation 1, its loss, and the nominal size of what a record adds.
+
+        The variance is that of the independent noise of cells, before it is made to sum to 0 over confidential ones.
+        """
         hidden = [v for v in sides if not v.known]
         ones = np.ones([1] * len(hidden))
         p = np.ones([len(v.levels) for v in hidden])
-        variance, loss = self._cell_noise(moment, Counts(sd=1.0), whole(0 * ones), p, tuple(range(len(hidden))), True, ones)
+        if moment == Moment() and p.size > 1:
+            variance, loss = self._balanced_noise(Counts(sd=1.0), whole(0 * ones), p, ones)
+            variance = variance * p.size / (p.size - 1)
+        else:
+            variance, loss = self._cell_noise(moment, Counts(sd=1.0), whole(0 * ones), p, tuple(range(len(hidden))), True, ones)
         return float(variance.max()), float(loss.max()), self._reach(moment)[2]
 
     def _reach(self, moment: Moment) -> tuple[float, float, float]:
@@ -360,14 +367,16 @@ class Mechanism:
         reach = np.array([bounds[g].reach for _, g in asked.pairs]) * self.dataset.together
         spread = np.array([asked.bounds[g].spread for _, g in asked.pairs])
         rows = [u for u, _ in asked.pairs]
-        squares, largest = self._sizes(asked.factors)
+        squares, largest, marks = self._sizes(asked.factors)
         variance = noise.variance(reach * np.sqrt(largest[rows]), squares[rows] * spread**2) / asked.share
         variance = np.where(reach > 0, np.maximum(variance, 1e-300), 0.0)
         loss = self._loss(asked, rows, np.divide(reach**2, variance, out=np.zeros(len(values)), where=variance > 0))
         variance = variance * max(back, 1.0) ** 2
         contents = self._contents(asked.variables)
         about = "|".join([asked.name, self._hidden_words, contents, noise.wording(), self._kept, f"{asked.share!r}"])
-        sized = [f"{bounds[g].low!r}:{bounds[g].high!r}:{v:.9g}" for (_, g), v in zip(asked.pairs, variance, strict=True)]
+        sized = [
+            f"{bounds[g].low!r}:{bounds[g].high!r}:{marks[u]}:{v:.9g}" for (u, g), v in zip(asked.pairs, variance, strict=True)
+        ]
         keys = [_hashed(f"{n}/{digest}/{about}/{t}/{words}") for t, words in enumerate(sized)]
         drawn = np.sqrt(variance) * self.dataset.secret.normals(keys, "total")
         sides, key = self._by(asked), _hashed(f"{n}/{digest}/{about}/{sized}").hex()
@@ -395,13 +404,18 @@ class Mechanism:
                 sides.append(v)
         return tuple(sides)
 
-    def _sizes(self, factors: RecordFunction) -> tuple[Numbers, Numbers]:
-        """Return Σ u² of each known factor, and the largest u², found to a factor of 2^(1/16)."""
+    def _sizes(self, factors: RecordFunction) -> tuple[Numbers, Numbers, list[str]]:
+        """Return Σ u² of each known factor, the largest u² (found to a factor of 2^(1/16)), and a mark that no other factor has.
+
+        The mark is Σ u r / √Σ u², with r the random numbers of the records. Sums of other factors, such as those of records that
+        have other gaps, have noise of their own, whatever their name is.
+        """
         work = _Squares(factors)
         found = self._register.reduce(work, work.columns, self._known)
-        m = len(found) // (1 + _Squares.bins)
-        squares, counts = found[:m], found[m:].reshape(m, -1)
-        return squares, _top(counts)
+        m = len(found) // (2 + _Squares.bins)
+        squares, mixed, counts = found[:m], found[m : 2 * m], found[2 * m :].reshape(m, -1)
+        marks = [f"{mark:.7f}" for mark in np.divide(mixed, np.sqrt(squares), out=np.zeros(m), where=squares > 0)]
+        return squares, _top(counts), marks
 
     def _loss(self, asked: TotalSums, rows: Sequence[int], price: Numbers) -> Numbers:
         """Return the largest Σ u² reach² / variance of the records of each group; one axis per side."""
@@ -448,13 +462,15 @@ class _Squares(RecordFunction):
     @override
     @property
     def columns(self) -> Sequence[str]:
-        return list(self.factors.columns) or ["r"]
+        return list(dict.fromkeys([*self.factors.columns, "r"]))
 
     @override
     def __call__(self, piece: Piece) -> Numbers:
-        squares = np.square(self.factors(piece))
+        u = self.factors(piece)
+        squares = np.square(u)
         counts = [np.bincount(_place(row), minlength=self.bins) for row in squares]
-        return np.concatenate([squares.sum(axis=1), *counts]).astype(np.float64)
+        mixed = u @ (np.asarray(piece["r"], np.float64) / 2.0**31)
+        return np.concatenate([squares.sum(axis=1), mixed, *counts]).astype(np.float64)
 
 
 class _LossCounts(RecordFunction):

@@ -72,12 +72,22 @@ class Effects:
     """Variance of the noise of each effect, before it is made to sum to 0 along every axis."""
 
     @classmethod
-    def of(cls, tables: Mapping[Names, Numbers], variances: Mapping[Names, float]) -> Effects:
-        """Return the least-squares estimates from noisy tables; the noise of a table has the same variance in each cell."""
+    def of(
+        cls,
+        tables: Mapping[Names, Numbers],
+        variances: Mapping[Names, float],
+        silent: Mapping[Names, Names] | None = None,
+    ) -> Effects:
+        """Return the least-squares estimates from noisy tables; the noise of a table has the same variance in each cell.
+
+        A table is not asked for the effects of its `silent` variables among themselves.
+        """
         added: dict[Names, Numbers] = {}
         precisions: dict[Names, float] = {}
         for names in sorted(tables):
             for inside in subsets(names):
+                if silent and names in silent and set(inside) <= set(silent[names]):
+                    continue
                 gone = tuple(i for i, name in enumerate(names) if name not in inside)
                 margin = tables[names].sum(axis=gone)
                 precision = 1 / (variances[names] * (tables[names].size // max(margin.size, 1)))
@@ -127,6 +137,8 @@ class ShelfTable:
     """How much the mean variance of its cells counts."""
     fixed: float = 0.0
     """Precision of the noise that it has without cost."""
+    silent: Names | None = None
+    """Known variables whose own effects it does not tell: how many records there are is told by tables of known variables."""
 
     @property
     def size(self) -> int:
@@ -153,7 +165,8 @@ def precisions(tables: Sequence[ShelfTable], loss: float) -> Numbers:
         length = dict(zip(table.names, table.lengths, strict=True))
         for inside in subsets(table.names):
             at, cells = places[table.measure, inside], math.prod(length[n] for n in inside)
-            tells[i, at] = cells / table.size
+            if table.silent is None or not set(inside) <= set(table.silent):
+                tells[i, at] = cells / table.size
             needed[at] += table.weight / table.size * math.prod(length[n] - 1 for n in inside) * cells / table.size
     fixed, cost = (np.array([getattr(table, name) for table in tables]) for name in ("fixed", "cost"))
     paid = cost > 0
@@ -174,7 +187,9 @@ def error_of(tables: Sequence[ShelfTable], chosen: Numbers) -> float:
     for measure in sorted({t.measure for t in tables}):
         mine = [(t, p) for t, p in zip(tables, chosen, strict=True) if t.measure == measure]
         used = {t.names: (np.zeros(t.lengths), 1 / p) for t, p in mine if p}
-        found = Effects.of({names: zeros for names, (zeros, _) in used.items()}, {names: v for names, (_, v) in used.items()})
+        found = Effects.of(
+            {names: zeros for names, (zeros, _) in used.items()}, {names: v for names, (_, v) in used.items()}
+        )
         for t, _ in mine:
             whole = np.where(np.arange(t.size) == 0, 0, -1)
             total += t.weight * float(found.variance(t.names, t.lengths, whole, 1)[0])
@@ -216,11 +231,16 @@ class Shelf:
             for kept in itertools.combinations(sides, size):
                 made = self._cells(moments, kept, variables, spread(plain, variables))
                 errors.append(float(np.sqrt(made.variances["n"].max())))
-                columns = {"count": np.round(made.n, 1) + 0.0} | (amount.shown(made, policy) if amount is not None else {})
+                columns = {"count": np.round(made.n, 1) + 0.0} | (
+                    amount.shown(made, policy) if amount is not None else {}
+                )
                 levels = {v.name: v.levels for v in kept}
                 cells = itertools.product(*(levels.get(name, (TOTAL,)) for name in tab.by))
                 shown = [plain_numbers(np.ravel(values)) for values in columns.values()]
-                rows += [dict(zip((*tab.by, *columns), (*cell, *v), strict=True)) for cell, *v in zip(cells, *shown, strict=True)]
+                rows += [
+                    dict(zip((*tab.by, *columns), (*cell, *v), strict=True))
+                    for cell, *v in zip(cells, *shown, strict=True)
+                ]
         label = f"shelf ({self.right:g} of 100)"
         citation = dataset.secret.citation(dataset.label, label, question.wording)
         return Answer(tab.name, {"cells": rows}, tuple(self._notes(errors, amount)), dataset.label, label, citation, {})
@@ -234,13 +254,16 @@ class Shelf:
         here = np.indices(lengths, sparse=True)
         at = [(v.base or v).name for v in sides]
         places = [
-            np.broadcast_to(here[names.index(a)] if v.base is None else np.array(v.groups)[here[names.index(a)]], lengths)
+            np.broadcast_to(
+                here[names.index(a)] if v.base is None else np.array(v.groups)[here[names.index(a)]], lengths
+            )
             for v, a in zip(sides, at, strict=True)
         ]
         flat = np.ravel_multi_index(places, shape) if sides else np.zeros(lengths, np.int64)
         flat = np.where(inside, flat, -1)
         count = math.prod(shape)
-        sums, variances = {}, {}
+        sums: dict[str, Numbers] = {}
+        variances: dict[str, Numbers] = {}
         for name, stored in moments.items():
             whole = self.effects[stored].table(names, lengths)
             sums[name] = np.asarray(np.bincount(flat[flat >= 0], whole[flat >= 0], count).reshape(shape), np.float64)
@@ -274,7 +297,8 @@ class Shelf:
             "digest": hashlib.sha256(packed.getvalue()).hexdigest(),
         }  # fmt: skip
         effects = (
-            {"sum": m, "variables": list(names), "variance": float(self.effects[m].variances[names])} for m, names in listed
+            {"sum": m, "variables": list(names), "variance": float(self.effects[m].variances[names])}
+            for m, names in listed
         )
         write_text(folder / _FILES[1], dump(head, "effect", effects), confidential=True)
 
@@ -331,10 +355,14 @@ def workload(entries: Iterable[Entry], dataset: Dataset, most: int = 100) -> dic
 def published(dataset: Dataset, policy: Policy, tables: Mapping[CrossTab, float], right: float) -> Shelf:
     """Return a shelf with some tables, whose noise is split by how often each is asked for."""
     if not policy.counts.sd:
-        raise ParameterError("this policy adds no noise to counts, so that a shelf would protect nobody. Choose another policy.")
+        raise ParameterError(
+            "this policy adds no noise to counts, so that a shelf would protect nobody. Choose another policy."
+        )
     moments = _moments(dataset, tables)
     mechanism = Mechanism(dataset, policy, Question(dataset.codebook, policy, Universe(), next(iter(tables))))
-    planned = [_planned(mechanism, measure, names, moment, weight) for (measure, names), (moment, weight) in moments.items()]
+    planned = [
+        _planned(mechanism, measure, names, moment, weight) for (measure, names), (moment, weight) in moments.items()
+    ]
     loss, sums, noise = 0.0, dict[str, dict[Names, Numbers]](), dict[str, dict[Names, float]]()
     for table, precision in zip(planned, precisions(planned, loss_of(right / 100)), strict=True):
         if precision <= 1e-9 * table.most(loss_of(right / 100)):
@@ -343,7 +371,8 @@ def published(dataset: Dataset, policy: Policy, tables: Mapping[CrossTab, float]
         sums.setdefault(table.measure, {})[table.names] = values
         noise.setdefault(table.measure, {})[table.names] = variance
         loss += told
-    effects = {measure: Effects.of(sums[measure], noise[measure]) for measure in sorted(sums)}
+    silent = {t.names: t.silent for t in planned if t.silent is not None and t.measure == "n"}
+    effects = {m: Effects.of(sums[m], noise[m], silent if m == "n" else None) for m in sorted(sums)}
     return Shelf(right, loss, effects, tuple(tab.wording() for tab in tables))
 
 
@@ -355,9 +384,13 @@ def _moments(dataset: Dataset, tables: Mapping[CrossTab, float]) -> dict[tuple[s
             raise ParameterError("tables of a shelf are names of variables, or CrossTab without weights.")
         sides = tab.sides(dataset.variables)
         if recodes := [v.name for v in sides if v.base is not None]:
-            raise ParameterError(f"'{recodes[0]}' is a recode. Put the variable that it groups on the shelf: it is made from that.")
+            raise ParameterError(
+                f"'{recodes[0]}' is a recode. Put the variable that it groups on the shelf: it is made from that."
+            )
         if math.prod(len(v.levels) for v in sides) > _CELLS:
-            raise ParameterError(f"a table of {', '.join(tab.by)} has more than {_CELLS:,} cells. Use fewer or coarser variables.")
+            raise ParameterError(
+                f"a table of {', '.join(tab.by)} has more than {_CELLS:,} cells. Use fewer or coarser variables."
+            )
         names = tuple(sorted(v.name for v in sides))
         needed = {"n": Moment()}
         if tab.of is not None:
@@ -366,6 +399,8 @@ def _moments(dataset: Dataset, tables: Mapping[CrossTab, float]) -> dict[tuple[s
         for measure, moment in needed.items():
             before = found[measure, names][1] if (measure, names) in found else 0.0
             found[measure, names] = moment, before + weight
+        known = tuple(sorted(v.name for v in sides if v.known))
+        found.setdefault(("n", known), (Moment(), 0.0))
     return found
 
 
@@ -374,7 +409,8 @@ def _planned(mechanism: Mechanism, measure: str, names: Names, moment: Moment, w
     lengths = tuple(len(v.levels) for v in variables)
     variance, loss, rms = mechanism.unit(moment, variables)
     if moment.confidential or not all(v.known for v in variables):
-        return ShelfTable(measure, names, lengths, variance * loss, weight / rms**2)
+        silent = tuple(v.name for v in variables if v.known) if measure == "n" else None
+        return ShelfTable(measure, names, lengths, variance * loss, weight / rms**2, silent=silent)
     sd = mechanism.policy.noise("counts" if measure == "n" else "amounts").sd
     return ShelfTable(measure, names, lengths, 0.0, weight / rms**2, 1 / (sd**2 * variance))
 
@@ -383,14 +419,22 @@ def _noisy(mechanism: Mechanism, table: ShelfTable, moment: Moment, precision: f
     """Return what a noisy table tells of a record, the table, and the variance of its noise."""
     dataset, policy = mechanism.dataset, mechanism.policy
     sides = tuple(dataset.variables[name] for name in table.names)
+    variance = 0.0
     if table.cost:
         unit = mechanism.unit(moment, sides)[0]
         sd = float(f"{math.sqrt(1 / (precision * unit)) * 1.000001:.6g}")
-        only: dict[str, Any] = {"counts": Counts(sd=sd)} if table.measure == "n" else {"amounts": Amounts(sd=sd, clip=True)}
+        variance = sd**2 * unit
+        only: dict[str, Any] = (
+            {"counts": Counts(sd=sd)} if table.measure == "n" else {"amounts": Amounts(sd=sd, clip=True)}
+        )
         policy = Policy.open().with_(**only)
     question = Question(dataset.codebook, policy, Universe(), mechanism.question.analysis)
     keeper = Mechanism(dataset, policy.with_(drop=DropQ(q=0)), question)
     parts = {} if table.measure == "n" else {"m": moment}
     sums, losses = keeper.protect(SumsRequest({"table": CellSums(sides, parts, "amounts")}))
     cells, name = sums.cells("table"), "m" if parts else "n"
-    return sum(float(loss.amounts.max()) for loss in losses), cells.sums[name], float(cells.variances[name].max())
+    return (
+        sum(float(loss.amounts.max()) for loss in losses),
+        cells.sums[name],
+        variance or float(cells.variances[name].max()),
+    )

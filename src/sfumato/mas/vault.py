@@ -621,8 +621,8 @@ class Vault:
             balance = self.ledger.balance(payer, name, dataset.variables, cell_counts(dataset, policy))
             if float(balance.spent.max(initial=0.0)) + told > limit:
                 raise ParameterError(
-                    "with this shelf more would be told of some records than the accounts of the policy allow. Choose a smaller right, "
-                    "or raise the limits."
+                    "with this shelf more would be told of some records than the accounts of the policy allow. Choose a smaller "
+                    "right, or raise the limits."
                 )
 
     def _told_to_all(self, name: str) -> float:
