@@ -179,19 +179,39 @@ class BinSums:
         w, s, vw, vs = (np.add.reduceat(v[place][:bins], starts) for v in values)
         return BinSums(w, s, np.array([vw, vs]), edges[starts], edges[[*starts[1:], bins]], centre)
 
+    def guesses(self, weights: Any) -> Any:
+        """Return the mean of each bin as the counts alone suggest it, and how far that may be off; shape (2, bins), 0 for open bins.
+
+        Inside, the density of a bin has the slope b of its neighbours: in a bin of width w and density d the mean lies b w² / (12 d)
+        beyond the middle, at most w / 6. The density of a bin at an end falls off exponentially: with n records in it and n' in the
+        next, of width w', by λ = w' / log(1 + n' / n), so that the mean lies λ − w / (exp(w / λ) − 1) beyond the edge.
+        """
+        width = self.high - self.low
+        if not np.isfinite(width).all():
+            return np.zeros((2, len(width)))
+        middle, density = (self.low + self.high) / 2, weights / width
+        shift = np.gradient(density, middle) * width**2 / (12 * density)
+        far = width / 6
+        mean = middle + np.where(shift.real > far, far, np.where(shift.real < -far, -far, shift))
+        off = width / 10
+        for end, nearer, edge, sign in ((0, 1, self.high[0], -1), (-1, -2, self.low[-1], 1)):
+            fall = width[nearer] / np.log(1 + weights[nearer] / weights[end])
+            excess = fall - width[end] / (np.exp(min(width[end] / fall, 700.0, key=np.real)) - 1)
+            mean[end], off[end] = edge + sign * excess, excess.real / 3
+        return np.array([mean, off])
+
     @cached_property
     def trust(self) -> Numbers:
-        """How far the noisy mean of a bin is believed, and not the middle of the bin: all, where there is no noise."""
+        """How far the noisy mean of a bin is believed, and not the one that counts suggest: all, where there is no noise."""
         square = np.square(self.sums / self.weights)
         noise = (self.noise[1] + self.noise[0] * square) / np.square(self.weights)
-        width = np.square(self.high - self.low) / 12
-        open_or_exact = ~np.isfinite(width) | (noise <= 0)
-        return np.where(open_or_exact, 1.0, width / np.where(open_or_exact, 1.0, width + noise))
+        off = np.square(self.guesses(self.weights)[1])
+        exact = (noise <= 0) | (off <= 0)
+        return np.where(exact, 1.0, off / np.where(exact, 1.0, off + noise))
 
     def shapes(self, weights: Any, sums: Any) -> tuple[Any, Any]:
         """Return mean and width of the values of each bin; complex numbers pass through."""
-        middle = np.where(np.isfinite(self.high - self.low), (self.low + self.high) / 2, 0.0)
-        means = self.trust * (self.centre + sums / weights) + (1 - self.trust) * middle
+        means = self.trust * (self.centre + sums / weights) + (1 - self.trust) * self.guesses(weights)[0]
         means = np.where(means.real < self.low, self.low, np.where(means.real > self.high, self.high, means))
         low, high = (
             np.where(np.isfinite(end), end, means + far) for end, far in ((self.low, -1e300), (self.high, 1e300))
@@ -232,6 +252,8 @@ class BinSums:
         within = (np.square(widths) / 12)[:, None]
         sampled = (self.weights[:, None] * (np.square(a + b * x) + np.square(b) * within)).sum(axis=0)
         noise = (np.square(a) * self.noise[0][:, None] + np.square(b) * self.noise[1][:, None]).sum(axis=0)
+        guessed = ((1 - self.trust) / self.trust * self.weights * self.guesses(self.weights)[1].real)[:, None]
+        noise = noise + np.square(b * guessed).sum(axis=0)
         return np.asarray(np.sqrt(variance * sampled + noise))
 
 
@@ -240,7 +262,7 @@ class Inequality(Distribution):
 
     Both come from counts and sums of the bins of the variable's grid: the Lorenz curve is exact at the edges of bins, and within
     a bin values are spread evenly about its mean, as in the two-thirds rule between the bounds of Gastwirth (1972; Cowell 2011,
-    section 5.2). Where noise is wider than a bin, the middle of the bin stands for its mean. Standard errors include noise.
+    section 5.2). Where noise is wider than a bin, the counts of the bin and its neighbours say where its mean is.
     """
 
     parts: int = param(

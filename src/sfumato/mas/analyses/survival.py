@@ -295,7 +295,7 @@ class Cox(Survival):
         yield from self.notes(policy, variables)
         yield f"Levels are compared with {', '.join(design.references)}."
         if design.absorbed:
-            yield f"These levels have too few records, and are taken together with the one compared with: {', '.join(design.absorbed)}."
+            yield f"These levels have too few records, and count with the one compared with: {', '.join(design.absorbed)}."
 
 
 @dataclass(frozen=True, eq=False)

@@ -196,6 +196,8 @@ class Independence(Analysis, name="independence"):
 
 # --- means of groups
 
+_LEAST = 1e-9
+"""The inverse of the most degrees of freedom: noise may have hidden all that a sample varies by."""
 Means = Generator[SumsRequest, ProtectedSums, tuple[list[str], Amount, CellMeans]]
 
 
@@ -283,9 +285,8 @@ class TTest(GroupMeans, name="t_test"):
         sampled = policy.variance_inflation * made.sampled / made.weights**2
         variances = sampled + made.noise / made.weights**2
         difference, error = made.mean[a] - made.mean[b], np.sqrt(variances[a] + variances[b])
-        df = (variances[a] + variances[b]) ** 2 / sum(
-            max(sampled[i], 1e-300) ** 2 / (made.counts[i] - 1) for i in (a, b)
-        )
+        apart = sum((sampled[i] / (variances[a] + variances[b])) ** 2 / (made.counts[i] - 1) for i in (a, b))
+        df = 1 / max(apart, _LEAST)
         from scipy.special import stdtr
 
         t = float(difference / error)
@@ -326,7 +327,7 @@ class ANOVA(GroupMeans, name="anova"):
         f, df = float((by * np.square(made.mean - mean)).sum() / (k - 1)), n - k
         if self.variances == "unequal":
             apart = float((np.square((1 - by / by.sum()) * sampled / variances) / (made.counts - 1)).sum())
-            f, df = f / (1 + 2 * (k - 2) / (k**2 - 1) * apart), (k**2 - 1) / (3 * apart)
+            f, df = f / (1 + 2 * (k - 2) / (k**2 - 1) * apart), (k**2 - 1) / (3 * max(apart, _LEAST))
         from scipy.special import fdtrc
 
         facts = _told(
