@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from sfumato.mas.amount_rules import AmountPPercent as AmountPPercent
     from sfumato.mas.amount_rules import Dominance as Dominance
     from sfumato.mas.analyses.distributions import Histogram as Histogram
-    from sfumato.mas.analyses.distributions import Inequality as Inequality
     from sfumato.mas.analyses.distributions import Quantiles as Quantiles
-    from sfumato.mas.analyses.distributions import ShareBelow as ShareBelow
+    from sfumato.mas.analyses.inequality import Inequality as Inequality
+    from sfumato.mas.analyses.inequality import ShareBelow as ShareBelow
+    from sfumato.mas.analyses.survival import Cox as Cox
+    from sfumato.mas.analyses.survival import KaplanMeier as KaplanMeier
     from sfumato.mas.analyses.tables import CrossTab as CrossTab
+    from sfumato.mas.analyses.tests import ANOVA as ANOVA
+    from sfumato.mas.analyses.tests import Independence as Independence
+    from sfumato.mas.analyses.tests import RankTest as RankTest
+    from sfumato.mas.analyses.tests import TTest as TTest
     from sfumato.mas.answer import Answer as Answer
     from sfumato.mas.answer import Refusal as Refusal
     from sfumato.mas.attacks.bench import Bench as Bench

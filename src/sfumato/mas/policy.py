@@ -192,7 +192,7 @@ class Policy(PolicyFile, family="policy"):
     @classmethod
     def open(cls) -> Policy:
         """Return a policy without rules, drops, noise and accounts: answers are exact, and protect nobody. For the custodian."""
-        return cls(drop=DropQ(q=0), counts=Counts(), amounts=Amounts(), models=Models(), accounts=Accounts(user=100, everybody=100), rules=(), title="open")
+        return cls(drop=DropQ(q=0), counts=Counts(beyond=0), amounts=Amounts(), models=Models(), accounts=Accounts(user=100, everybody=100), rules=(), title="open")
 
     @override
     def validate(self) -> None:

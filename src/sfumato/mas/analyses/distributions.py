@@ -1,4 +1,4 @@
-"""Distributions of a variable of numbers: histograms, quantiles, inequality, shares below a line; from sums in bins."""
+"""Distributions of a variable of numbers: histograms and quantiles, from counts of bins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing_extensions import override
 from sfumato.contract.parameters import param
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.analyses.tables import TOTAL, count_notes, plain_numbers, weight_of
-from sfumato.mas.answer import Refusal
 from sfumato.mas.codebook import Weight
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.perturbation import significant
@@ -78,8 +77,8 @@ class BinCounts:
         above = reached[-1] - reached[:last] >= beyond
         keep = [i for i in range(first, last) if above[i:].any()] if first < last else []
         starts = [0, *(i + 1 for i in keep)]
-        merged = (np.add.reduceat(values, starts) for values in (self.counts, self.weights, self.noise))
-        return BinCounts(*merged, tuple(self.edges[i] for i in keep))
+        counts, weights, noise = (np.add.reduceat(values, starts) for values in (self.counts, self.weights, self.noise))
+        return BinCounts(counts, weights, noise, tuple(self.edges[i] for i in keep))
 
     @property
     def n(self) -> float:
@@ -153,11 +152,6 @@ class Distribution(Analysis, abstract=True):
     by: tuple[str, ...] = param(default=(), doc="an answer for each cell of these", columns="many", holds="categories")
 
     @override
-    def validate(self) -> None:
-        if len(set(self.by)) < len(self.by):
-            raise ParameterError(f"{self.name} names a variable twice. Name each side once.")
-
-    @override
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
         return (numbers_in(self.of, known), *levels_of(self.by, known))
 
@@ -176,11 +170,13 @@ def groups_of(sides: Sequence[Variable]) -> int:
     return math.prod(len(v.levels) for v in sides)
 
 
-def _weights(weight: Weight | None) -> dict[str, Moment]:
+def weight_moments(weight: Weight | None) -> dict[str, Moment]:
+    """Return what is added up beside the number of records, if they have weights."""
     return {"w": Moment(weights=1)} if weight else {}
 
 
-def _left_out(variable: Variable) -> Iterator[str]:
+def left_out(variable: Variable) -> Iterator[str]:
+    """Yield that records without a value are left out, where there are any."""
     if variable.gaps or MISSING in variable.levels:
         yield f"Records without a value of {variable.title} are left out."
 
@@ -210,7 +206,7 @@ class Histogram(Distribution):
         weight = weight_of(question.codebook, self.weighted)
         frozen = self.bins is None and variable.cutpoints is not None
         bins = variable if frozen else grid_bins(variable, self.bins or 16)
-        sums = yield SumsRequest({"bins": CellSums((*sides, bins), _weights(weight))})
+        sums = yield SumsRequest({"bins": CellSums((*sides, bins), weight_moments(weight))})
         tables = sums.cells("bins").margins(last=1)
         rows = [row for table in tables for row in self._rows(table, question.policy, weight)]
         return Result({"bins": rows}, notes=tuple(_histogram_notes(question.policy, variable, weight)))
@@ -232,7 +228,7 @@ def _histogram_notes(policy: Policy, variable: Variable, weight: Weight | None) 
     yield from count_notes(policy, weight)
     if policy.counts.beyond:
         yield f"Bins at the ends are merged until about {policy.counts.beyond} records lie beyond each edge."
-    yield from _left_out(variable)
+    yield from left_out(variable)
 
 
 # --- curves
@@ -314,7 +310,7 @@ def order_statistics(
         if all(b - a <= 1 for a, b in zip(low, high, strict=True)):
             return {one: scale.number(b) for one, b in zip(wanted, high, strict=True)}
         bins = VariableBins.of(variable, [scale.number(cut) for cut in sorted(cuts)])
-        sums = yield SumsRequest({"bins": CellSums((*sides, bins), _weights(weight))})
+        sums = yield SumsRequest({"bins": CellSums((*sides, bins), weight_moments(weight))})
         table = sums.cells("bins")
 
 
@@ -358,7 +354,6 @@ class Quantiles(Distribution):
 
     @override
     def validate(self) -> None:
-        super().validate()
         given: Any = self.p if isinstance(self.p, tuple | list) else (self.p,)
         try:
             shares = sorted({math.nan if isinstance(p, bool) else float(p) for p in given})  # "0.5" on the command line
@@ -423,7 +418,7 @@ def curves_of(
         if variable.grid
         else VariableBins.of(variable, ())
     )
-    sums = yield SumsRequest({"bins": CellSums((*sides, bins), _weights(weight))})
+    sums = yield SumsRequest({"bins": CellSums((*sides, bins), weight_moments(weight))})
     table, beyond = sums.cells("bins"), policy.counts.beyond
     spreads: dict[Place, BinCounts] = {
         (i, place): spread
@@ -457,274 +452,4 @@ def _quantile_notes(policy: Policy, variable: Variable) -> Iterator[str]:
         open_bin = ", or in an open bin at an end," if counts.sd else ""
         yield f"Quantiles with fewer than about {counts.beyond} records beyond them{open_bin} are not shown."
     yield "Standard errors are Woodruff's, for records drawn one by one."
-    yield from _left_out(variable)
-
-
-# --- share below a line
-
-
-class ShareBelow(Distribution):
-    """The share of the records, or of their weights, whose number is at most a line.
-
-    The line is given, or a share of the median of the whole universe, as lines of poverty are. Standard errors then allow for
-    the error of the median, too, by linearisation (Deville 1999; Berger and Skinner 2003).
-    """
-
-    line: float | None = param(default=None, doc="the line; none for a share of the median")
-    of_median: float = param(default=0.6, low=0, above=True, doc="the line as a share of the universe's median")
-    weighted: bool = param(default=False, doc="whether records count by their survey weights")
-
-    @override
-    def validate(self) -> None:
-        super().validate()
-        if self.line is not None and (isinstance(self.line, bool) or not math.isfinite(float(self.line))):
-            raise ParameterError("the line of share_below is a number.")
-        if self.line is not None:
-            object.__setattr__(self, "line", float(self.line))
-
-    @override
-    def wording(self) -> str:
-        return f"share_below:{self.of}:{self.by}:{self.line if self.line is not None else f'{self.of_median} of median'}:{self.weighted}"
-
-    @override
-    def steps(self, question: Question, register: Register) -> Steps:
-        variable, *sides = self.variables(question.codebook.variables)
-        weight, policy = weight_of(question.codebook, self.weighted), question.policy
-        facts, curves, line = {}, {}, self.line
-        if line is None:
-            table, curves = yield from curves_of(question, register, variable, sides, weight, (0.5,))
-            median = curves[len(table.margins(last=1)) - 1, ()].value_at(0.5)
-            if math.isnan(median):
-                return Refusal(
-                    "few_records",
-                    "There are too few records for a median.",
-                    "Give a line, or choose a larger universe.",
-                )
-            line = float(significant(np.array(self.of_median * median), policy.amounts.digits))
-            facts["median"] = float(significant(np.array(median), policy.amounts.digits))
-        facts["line"] = line
-        cut = math.floor(line) if variable.integer else line
-        sums = yield SumsRequest({"bins": CellSums((*sides, VariableBins.of(variable, (cut,))), _weights(weight))})
-        margins, rows = sums.cells("bins").margins(last=1), []
-        for i, margin in enumerate(margins):
-            for place, spread in bin_counts(margin, weight):
-                share, error = self._share(
-                    spread, line, curves.get((i, place)), curves.get((len(margins) - 1, ())), policy, weight
-                )
-                told = (
-                    significant(np.array([share]), policy.amounts.digits),
-                    significant(np.array([error]), policy.amounts.error_digits),
-                )
-                rows.append(
-                    self.cell(margin.sides, place)
-                    | dict(zip(("share", "standard error"), (plain_numbers(v)[0] for v in told), strict=True))
-                )
-        return Result({"shares": rows}, facts, tuple(self._notes(policy, variable)))
-
-    def _share(
-        self, below: BinCounts, line: float, curve: DistributionCurve | None, whole: DistributionCurve | None,
-        policy: Policy, weight: Weight | None,
-    ) -> tuple[float, float]:  # fmt: skip
-        """Return the share below the line in a cell, and its standard error.
-
-        With the line at a share a of the median M, one record adds 1(x ≤ aM) − p − r (1(x ≤ M) − ½) over n, r = a f(aM) / f(M).
-        """
-        if below.n < max(policy.counts.least, 2 * policy.counts.beyond, 1):
-            return math.nan, math.nan
-        total = float(below.weights.sum())
-        p = min(max(float(below.weights[0]) / total, 0.0), 1.0)
-        kept = max(p, 1 / below.n) if policy.counts.sd else p  # of a share that noise made 0, the error is not
-        variance = share_variance(below, kept, policy, weight)
-        noise = ((1 - p) ** 2 * below.noise[0] + p**2 * below.noise[1]) / total**2
-        if curve is None or whole is None:
-            return p, math.sqrt(variance + noise)
-        density = whole.density(0.5, share_variance(whole.spread, 0.5, policy, weight))
-        here = curve.density(p, variance)
-        r = self.of_median * here / density if not math.isnan(here) else 0.0
-        one = share_variance(whole.spread, 0.5, policy, weight) / 0.25  # of the mean of a number with variance 1
-        median = line / self.of_median
-        high = curve.spread.share_below(median)
-        together = one * p * (1 - (0.5 if math.isnan(high) else high))
-        moved = r**2 * (0.25 * one + whole.spread.noise_below(0.5)) - 2 * r * together
-        return p, math.sqrt(max(variance + moved, 0.0) + noise)
-
-    def _notes(self, policy: Policy, variable: Variable) -> Iterator[str]:
-        if policy.counts.sd:
-            yield f"The counts below and above the line have random noise (standard deviation {policy.counts.sd:g} or more)."
-        if self.line is None:
-            yield f"The line is {self.of_median:g} of the median of the universe; standard errors allow for its error."
-        yield "Standard errors are for records drawn one by one, and include noise."
-        yield from _left_out(variable)
-
-
-# --- inequality
-# Lorenz curve and Gini coefficient from counts and sums of bins. Within a bin, values are spread evenly about its mean.
-
-
-@dataclass(frozen=True, eq=False)
-class BinSums:
-    """Counts and sums of the bins of a variable in one cell; shape (bins,)."""
-
-    weights: Numbers
-    sums: Numbers
-    """Of the numbers above the centre, times the weights."""
-    noise: Numbers
-    """Variance of the noise of both, shape (2, bins)."""
-    low: Numbers
-    """Where bins begin; −∞ where that is open."""
-    high: Numbers
-    centre: float
-
-    @staticmethod
-    def merged(
-        table: ProtectedCells,
-        place: tuple[int, ...],
-        name: str,
-        ends: tuple[float, float],
-        centre: float,
-        fewest: float,
-    ) -> BinSums | None:
-        """Return the bins of a cell, merged with the next until each has so many records; None where these are too few for three."""
-        edges = np.array([ends[0], *(table.sides[-1].cutpoints or Cutpoints(())).edges, ends[1]], np.float64)
-        bins = len(edges) - 1
-        starts, held = [0], 0.0
-        counts = table.n[place][:bins]
-        for i in range(bins):
-            if held >= fewest and counts[i:].sum() >= fewest:
-                starts.append(i)
-                held = 0.0
-            held += float(counts[i])
-        if len(starts) < 3 or held < fewest:
-            return None
-        values = (table.sums[name], table.sums["s"], table.variances[name], table.variances["s"])
-        w, s, vw, vs = (np.add.reduceat(v[place][:bins], starts) for v in values)
-        return BinSums(w, s, np.array([vw, vs]), edges[starts], edges[[*starts[1:], bins]], centre)
-
-    @cached_property
-    def trust(self) -> Numbers:
-        """How far the noisy mean of a bin is believed, and not the middle of the bin: all, where there is no noise."""
-        square = np.square(self.sums / self.weights)
-        noise = (self.noise[1] + self.noise[0] * square) / np.square(self.weights)
-        width = np.square(self.high - self.low) / 12
-        open_or_exact = ~np.isfinite(width) | (noise <= 0)
-        return np.where(open_or_exact, 1.0, width / np.where(open_or_exact, 1.0, width + noise))
-
-    def shapes(self, weights: Any, sums: Any) -> tuple[Any, Any]:
-        """Return mean and width of the values of each bin; complex numbers pass through."""
-        middle = np.where(np.isfinite(self.high - self.low), (self.low + self.high) / 2, 0.0)
-        means = self.trust * (self.centre + sums / weights) + (1 - self.trust) * middle
-        means = np.where(means.real < self.low, self.low, np.where(means.real > self.high, self.high, means))
-        low, high = (
-            np.where(np.isfinite(end), end, means + far) for end, far in ((self.low, -1e300), (self.high, 1e300))
-        )
-        left, right = 2 * (means - low), 2 * (high - means)
-        return means, np.where(left.real < right.real, left, right)
-
-    def measures(self, parts: int, weights: Any, sums: Any) -> Any:
-        """Return the Gini coefficient, and the shares of the total that equal parts of the records hold, the poorest first."""
-        means, widths = self.shapes(weights, sums)
-        n, t = weights.sum(), (weights * means).sum()
-        lorenz = np.cumsum(weights * means) / t
-        before = lorenz - weights * means / t
-        f = weights / n
-        gini = 1 - (f * (lorenz + before)).sum() + (f**2 * widths).sum() / (6 * t / n)
-        reached = np.cumsum(weights)
-        held = [0.0]
-        for k in range(1, parts):
-            i = int(np.searchsorted(reached.real, k / parts * n.real))
-            part = (k / parts * n - (reached[i] - weights[i])) / weights[i]
-            held.append(before[i] + weights[i] * (part * means[i] - part * (1 - part) * widths[i] / 2) / t)
-        return np.array([gini, *np.diff([*held, 1.0])])
-
-    def errors(self, parts: int, variance: float) -> Numbers:
-        """Return standard errors of the measures, by linearisation; their derivatives are those of a complex step.
-
-        `variance` is that of the sum of a number of variance 1 over the records, divided by the weight of all.
-        """
-        step = 1e-30
-        slopes = []
-        for values in (self.weights, self.sums):
-            moved = values + 1j * step * np.eye(len(values))
-            inputs = ((row, self.sums) if values is self.weights else (self.weights, row) for row in moved)
-            slopes.append(np.array([self.measures(parts, *one).imag / step for one in inputs]))
-        a, b = slopes  # (bins, measures)
-        means, widths = self.shapes(self.weights, self.sums)
-        x = (means - self.centre)[:, None]
-        within = (np.square(widths) / 12)[:, None]
-        sampled = (self.weights[:, None] * (np.square(a + b * x) + np.square(b) * within)).sum(axis=0)
-        noise = (np.square(a) * self.noise[0][:, None] + np.square(b) * self.noise[1][:, None]).sum(axis=0)
-        return np.sqrt(variance * sampled + noise)
-
-
-class Inequality(Distribution):
-    """The Gini coefficient of an amount, and the shares of its total that equal parts of the records hold, the poorest first.
-
-    Both come from counts and sums of the bins of the variable's grid: the Lorenz curve is exact at the edges of bins, and within
-    a bin values are spread evenly about its mean, as in the two-thirds rule between the bounds of Gastwirth (1972; Cowell 2011,
-    section 5.2). Where noise is wider than a bin, the middle of the bin stands for its mean. Standard errors include noise.
-    """
-
-    parts: int = param(
-        default=5, low=2, high=20, integer=True, doc="into how many equal parts the records are cut: 5 for fifths"
-    )
-    weighted: bool = param(default=False, doc="whether records count by their survey weights")
-
-    @override
-    def wording(self) -> str:
-        return f"inequality:{self.of}:{self.by}:{self.parts}:{self.weighted}"
-
-    @override
-    def steps(self, question: Question, register: Register) -> Steps:
-        variable, *sides = self.variables(question.codebook.variables)
-        weight, policy = weight_of(question.codebook, self.weighted), question.policy
-        if variable.bounds is None or variable.bounds[0] < 0:
-            raise DataError(
-                f"variable '{variable.name}' has no values, or may be negative: its inequality is not defined."
-            )
-        centre = sum(variable.bounds) / 2
-        moments = {**_weights(weight), "s": Moment(variable, 1, 1 if weight else 0, centre)}
-        bins = grid_bins(variable, bins_for(question, register, groups_of(sides)))
-        sums = yield SumsRequest({"bins": CellSums((*sides, bins), moments, "amounts")})
-        ends = variable.bounds if policy.amounts.clip else (-math.inf, math.inf)
-        ginis, shares = [], []
-        for table in sums.cells("bins").margins(last=1):
-            for place in np.ndindex(table.n.shape[:-1]):
-                cell = self.cell(table.sides, place)
-                made = BinSums.merged(
-                    table, place, "w" if weight else "n", ends, centre, max(policy.counts.beyond, 0.5)
-                )
-                gini, *held = self._measured(made, float(table.n[place].sum()), policy, weight)
-                ginis.append(cell | {"gini": gini[0], "standard error": gini[1]})
-                for k, (share, error) in enumerate(held):
-                    shares.append(
-                        cell
-                        | {
-                            "over": k / self.parts,
-                            "up to": (k + 1) / self.parts,
-                            "share": share,
-                            "standard error": error,
-                        }
-                    )
-        return Result({"inequality": ginis, "shares": shares}, notes=tuple(_inequality_notes(policy, variable)))
-
-    def _measured(
-        self, made: BinSums | None, n: float, policy: Policy, weight: Weight | None
-    ) -> list[tuple[float | None, float | None]]:
-        if made is None or not (made.weights > 0).all():
-            return [(None, None)] * (self.parts + 1)
-        effect = weight.effect if weight else 1.0
-        variance = policy.variance_inflation * effect * float(made.weights.sum()) / n
-        values = significant(made.measures(self.parts, made.weights, made.sums), policy.amounts.digits)
-        errors = significant(made.errors(self.parts, variance), policy.amounts.error_digits)
-        return list(zip(plain_numbers(values), plain_numbers(errors), strict=True))
-
-
-def _inequality_notes(policy: Policy, variable: Variable) -> Iterator[str]:
-    yield "Gini coefficient and shares are computed from counts and sums of bins; within a bin, values are taken to be spread evenly."
-    if policy.amounts.clip and variable.bounds is not None:
-        low, high = variable.bounds
-        yield f"Values of {variable.title} are clipped to {low:g} and {high:g} before anything is added up."
-    if policy.counts.sd:
-        yield "Counts and sums have random noise, which standard errors include."
-    yield "Standard errors are for records drawn one by one."
-    yield from _left_out(variable)
+    yield from left_out(variable)

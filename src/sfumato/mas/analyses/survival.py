@@ -72,11 +72,17 @@ def _later(values: Numbers) -> Numbers:
 class Survival(Analysis, abstract=True):
     """What analyses of times until an event have in common."""
 
-    time: str = param(doc="the variable that holds the time until the event, or until the record was censored", columns="one", holds="numbers")
+    time: str = param(
+        doc="the variable of the time until the event, or until the record was censored", columns="one", holds="numbers"
+    )
     event: str = param(doc="the variable that says whether the event occurred", columns="one", holds="categories")
     level: str = param(doc="its level that says so; all other levels are censored")
-    by: tuple[str, ...] = param(default=(), doc="variables whose levels are the groups", columns="many", holds="categories")
-    bins: int | None = param(default=None, low=2, high=64, integer=True, doc="most time bins; none for the cutpoints, or 16 where there are none")
+    by: tuple[str, ...] = param(
+        default=(), doc="variables whose levels are the groups", columns="many", holds="categories"
+    )
+    bins: int | None = param(
+        default=None, low=2, high=64, integer=True, doc="most bins; none for the cutpoints, or 16 where there are none"
+    )
 
     @override
     def validate(self) -> None:
@@ -128,7 +134,9 @@ class KaplanMeier(Survival):
 
     kind = "distribution"
     method: str = param(
-        default="kaplan_meier", choices=("kaplan_meier", "life_table"), doc="whether those censored in a bin are at risk for all of it or half"
+        default="kaplan_meier",
+        choices=("kaplan_meier", "life_table"),
+        doc="whether those censored in a bin are at risk for all or half of it",
     )
 
     @override
@@ -141,11 +149,18 @@ class KaplanMeier(Survival):
         _, event, *groups = variables
         bins = self.time_bins(question, register)
         sums = yield SumsRequest({"cells": CellSums((*groups, event, bins))})
-        rows = [row for table in sums.cells("cells").margins(last=2) for row in self._rows(table, event.pick((self.level,))[0], policy)]
+        rows = [
+            row
+            for table in sums.cells("cells").margins(last=2)
+            for row in self._rows(table, event.pick((self.level,))[0], policy)
+        ]
         return Result({"survival": rows}, notes=tuple(self._notes(policy, variables)))
 
     def _rows(self, table: ProtectedCells, level: int, policy: Policy) -> Iterator[dict[str, Any]]:
-        counts, edges = EventCounts.of(table, level), table.sides[-1].cutpoints.edges if table.sides[-1].cutpoints else ()
+        counts, edges = (
+            EventCounts.of(table, level),
+            table.sides[-1].cutpoints.edges if table.sides[-1].cutpoints else (),
+        )
         for place in np.ndindex(counts.events.shape[:-1]):
             levels = {v.name: v.levels[i] for v, i in zip(table.sides, place, strict=False)}
             cell = {name: levels.get(name, TOTAL) for name in self.by}
@@ -205,7 +220,9 @@ class Cox(Survival):
     """
 
     kind = "model"
-    ties: str = param(default="breslow", choices=("breslow", "grouped"), doc="events of a bin have one time, or any times within it")
+    ties: str = param(
+        default="breslow", choices=("breslow", "grouped"), doc="events of a bin have one time, or any times within it"
+    )
 
     @override
     def validate(self) -> None:
@@ -225,16 +242,25 @@ class Cox(Survival):
         sums = yield SumsRequest({"cells": CellSums((*groups, event, bins))})
         counts = EventCounts.of(sums.cells("cells"), event.pick((self.level,))[0])
         flat = [getattr(counts, name).reshape(-1, counts.events.shape[-1]) for name in EventCounts.__dataclass_fields__]
-        there = np.array([all(v.levels[i] != MISSING for v, i in zip(groups, cell, strict=True)) for cell in np.ndindex(counts.events.shape[:-1])])
+        cells = np.ndindex(counts.events.shape[:-1])
+        there = np.array([all(v.levels[i] != MISSING for v, i in zip(groups, cell, strict=True)) for cell in cells])
         counts = EventCounts(*(values[there] for values in flat))
         sizes = (counts.events + counts.censored).sum(axis=1)
         design = Dummies.of(groups, there, sizes, policy)
         if not design.names:
-            return Refusal("few_records", "There are too few groups with enough records.", "Choose a larger universe, or coarser levels.")
+            return Refusal(
+                "few_records",
+                "There are too few groups with enough records.",
+                "Choose a larger universe, or coarser levels.",
+            )
         used = _used(counts, policy)
         fitted = (_breslow if self.ties == "breslow" else _grouped)(counts, design.columns, used)
         if fitted is None:
-            return Refusal("separation", "The model cannot be fitted: groups have too few events.", "Use coarser levels, or a larger universe.")
+            return Refusal(
+                "separation",
+                "The model cannot be fitted: groups have too few events.",
+                "Use coarser levels, or a larger universe.",
+            )
         rows = self._rows(design, fitted, policy)
         outcomes = float(min(counts.events.sum(), counts.censored.sum()))
         n, known = float(sizes.sum()), [v.known for v in groups]
@@ -261,13 +287,15 @@ class Cox(Survival):
             significant(z, digits), significant(2 * ndtr(-np.abs(z)), fewer),
         )  # fmt: skip
         names = ("term", "coefficient", "standard error", "hazard ratio", "z", "p value")
-        return [dict(zip(names, row, strict=True)) for row in zip(design.names, *map(plain_numbers, values), strict=True)]
+        return [
+            dict(zip(names, row, strict=True)) for row in zip(design.names, *map(plain_numbers, values), strict=True)
+        ]
 
     def _notes(self, policy: Policy, variables: Sequence[Variable], design: Dummies) -> Iterator[str]:
         yield from self.notes(policy, variables)
         yield f"Levels are compared with {', '.join(design.references)}."
         if design.absorbed:
-            yield f"These levels have too few records, and are taken together with the one compared with: {', '.join(design.absorbed)}."
+            yield f"These levels have too few records, and count with the one compared with: {', '.join(design.absorbed)}."
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,7 +374,9 @@ def _used(counts: EventCounts, policy: Policy) -> Flags:
     at_risk, noise = counts.at_risk.sum(axis=0), counts.at_risk_noise.sum(axis=0)
     events, events_noise = counts.events.sum(axis=0), counts.events_noise.sum(axis=0)
     fewest = np.maximum(policy.counts.least, 4 * np.sqrt(noise))
-    fine = (events > np.maximum(0.5, 2 * np.sqrt(events_noise))) & (at_risk > np.maximum(fewest, 0.5)) & (events < at_risk)
+    fine = (
+        (events > np.maximum(0.5, 2 * np.sqrt(events_noise))) & (at_risk > np.maximum(fewest, 0.5)) & (events < at_risk)
+    )
     return np.asarray(fine)
 
 
@@ -377,7 +407,9 @@ def _breslow(counts: EventCounts, x: Numbers, used: Flags) -> Fitted | None:
             by_event[:, used] = off
             noise = _noise_of(counts, by_event, by_risk)
             inverse = np.linalg.inv(information)
-            logs = [float((d * eta[:, None]).sum() - total @ np.log(np.exp(eta) @ n)) for eta in (x @ beta, 0 * (x @ beta))]
+            logs = [
+                float((d * eta[:, None]).sum() - total @ np.log(np.exp(eta) @ n)) for eta in (x @ beta, 0 * (x @ beta))
+            ]
             return Fitted(beta, inverse, inverse @ noise @ inverse, *logs)
     return None
 
@@ -387,7 +419,9 @@ def _grouped(counts: EventCounts, x: Numbers, used: Flags) -> Fitted | None:
     d, n = counts.events[:, used], counts.at_risk[:, used]
     bins, groups = int(used.sum()), len(x)
     share = d.sum(axis=0) / n.sum(axis=0)
-    z = np.concatenate([np.broadcast_to(np.eye(bins), (groups, bins, bins)), np.repeat(x[:, None, :], bins, axis=1)], axis=2)
+    z = np.concatenate(
+        [np.broadcast_to(np.eye(bins), (groups, bins, bins)), np.repeat(x[:, None, :], bins, axis=1)], axis=2
+    )
     start = np.r_[np.log(-np.log1p(-share)), np.zeros(x.shape[1])]
     theta, null = start, _log_likelihood(d, n, z @ start)
     for _ in range(_STEPS):

@@ -64,7 +64,9 @@ class CrossTab(Analysis):
         amount = None if self.of is None else Amount(numbers_in(self.of, known), weight)
         moments = amount.moments() if amount is not None else {"w": Moment(weights=1)} if weight else {}
         sums = yield SumsRequest({"cells": CellSums(self.sides(known), moments, "amounts" if amount else "counts")})
-        rows = [row for table in sums.cells("cells").margins() for row in self._rows(table, amount, weight, question.policy)]
+        rows = [
+            row for table in sums.cells("cells").margins() for row in self._rows(table, amount, weight, question.policy)
+        ]
         return Result({"cells": rows}, notes=tuple(self._notes(question, amount, weight)))
 
     def _rows(

@@ -47,8 +47,8 @@ class CountTable:
         there = np.where(np.outer(rows, columns), table.n, 0.0)
         rows, columns = rows & (there.sum(axis=1) >= fewest), columns & (there.sum(axis=0) >= fewest)
         cells = np.ix_(rows, columns)
-        names = (tuple(np.array(s.levels)[kept].tolist()) for s, kept in zip(table.sides, (rows, columns), strict=True))
-        return CountTable(*names, table.n[cells], table.variances["n"][cells])
+        a, b = (tuple(np.array(s.levels)[kept].tolist()) for s, kept in zip(table.sides, (rows, columns), strict=True))
+        return CountTable(a, b, table.n[cells], table.variances["n"][cells])
 
     @property
     def n(self) -> float:
@@ -94,7 +94,11 @@ def _inflation(question: Question, sides: Sequence[Variable]) -> float:
     return question.policy.variance_inflation if hidden else 1.0
 
 
-_FEW = Refusal("few_records", "There are too few groups or levels with enough records.", "Choose a larger universe, or coarser levels.")
+_FEW = Refusal(
+    "few_records",
+    "There are too few groups or levels with enough records.",
+    "Choose a larger universe, or coarser levels.",
+)
 
 
 def _fewest(policy: Policy) -> float:
@@ -139,8 +143,8 @@ class Independence(Analysis, name="independence"):
 
     @override
     def validate(self) -> None:
-        if len(self.by) != 2 or self.by[0] == self.by[1]:
-            raise ParameterError("independence is about two different variables.")
+        if len(self.by) != 2:
+            raise ParameterError("independence is about two variables: by=('sex', 'work').")
 
     @override
     def wording(self) -> str:
@@ -164,12 +168,21 @@ class Independence(Analysis, name="independence"):
         value, df = table.statistic(inflation=_inflation(question, sides))
         smaller = min(table.counts.shape) - 1
         pearson = float((np.square(table.counts - table.expected) / table.expected).sum())
-        noise = float((table.noise / table.expected).sum()) * df / table.counts.size  # about what noise adds to Pearson's X²
+        noise = (
+            float((table.noise / table.expected).sum()) * df / table.counts.size
+        )  # about what noise adds to Pearson's X²
         v = np.sqrt(max(pearson - noise, 0.0) / (table.n * smaller))
-        facts = _told(policy, chi_square=value, degrees_of_freedom=df, p_value=_chi_square(value, df), cramers_v=float(v))
+        facts = _told(
+            policy, chi_square=value, degrees_of_freedom=df, p_value=_chi_square(value, df), cramers_v=float(v)
+        )
         counts, expected = policy.counts.shown(table.counts), significant(table.expected, policy.amounts.digits)
         rows = [
-            {self.by[0]: a, self.by[1]: b, "count": plain_numbers(counts[i, j : j + 1])[0], "expected": float(expected[i, j])}
+            {
+                self.by[0]: a,
+                self.by[1]: b,
+                "count": plain_numbers(counts[i, j : j + 1])[0],
+                "expected": float(expected[i, j]),
+            }
             for i, a in enumerate(table.rows)
             for j, b in enumerate(table.columns)
         ]
@@ -183,6 +196,8 @@ class Independence(Analysis, name="independence"):
 
 # --- means of groups
 
+_LEAST = 1e-9
+"""The inverse of the most degrees of freedom: noise may have hidden all that a sample varies by."""
 Means = Generator[SumsRequest, ProtectedSums, tuple[list[str], Amount, CellMeans]]
 
 
@@ -240,7 +255,7 @@ class TTest(GroupMeans, name="t_test"):
 
     @override
     def validate(self) -> None:
-        if isinstance(self.between, str) or (self.between and (len(self.between) != 2 or self.between[0] == self.between[1])):
+        if self.between and len(set(self.between)) != 2:
             raise ParameterError("a t_test is between two different levels.")
 
     @override
@@ -254,7 +269,9 @@ class TTest(GroupMeans, name="t_test"):
     def _two(self, side: Variable) -> tuple[str, ...]:
         levels = [level for level in side.levels if level != MISSING]
         if not self.between and len(levels) != 2:
-            raise ParameterError(f"'{self.by}' does not have two levels. Name two of them: between=({side.levels[0]!r}, ...).")
+            raise ParameterError(
+                f"'{self.by}' does not have two levels. Name two of them: between=({side.levels[0]!r}, ...)."
+            )
         return tuple(side.levels[side.pick((level,))[0]] for level in self.between or levels)
 
     @override
@@ -268,7 +285,8 @@ class TTest(GroupMeans, name="t_test"):
         sampled = policy.variance_inflation * made.sampled / made.weights**2
         variances = sampled + made.noise / made.weights**2
         difference, error = made.mean[a] - made.mean[b], np.sqrt(variances[a] + variances[b])
-        df = (variances[a] + variances[b]) ** 2 / sum(max(sampled[i], 1e-300) ** 2 / (made.counts[i] - 1) for i in (a, b))
+        apart = sum((sampled[i] / (variances[a] + variances[b])) ** 2 / (made.counts[i] - 1) for i in (a, b))
+        df = 1 / max(apart, _LEAST)
         from scipy.special import stdtr
 
         t = float(difference / error)
@@ -309,10 +327,12 @@ class ANOVA(GroupMeans, name="anova"):
         f, df = float((by * np.square(made.mean - mean)).sum() / (k - 1)), n - k
         if self.variances == "unequal":
             apart = float((np.square((1 - by / by.sum()) * sampled / variances) / (made.counts - 1)).sum())
-            f, df = f / (1 + 2 * (k - 2) / (k**2 - 1) * apart), (k**2 - 1) / (3 * apart)
+            f, df = f / (1 + 2 * (k - 2) / (k**2 - 1) * apart), (k**2 - 1) / (3 * max(apart, _LEAST))
         from scipy.special import fdtrc
 
-        facts = _told(policy, F=f, groups_less_one=float(k - 1), degrees_of_freedom=df, p_value=float(fdtrc(k - 1, df, f)))
+        facts = _told(
+            policy, F=f, groups_less_one=float(k - 1), degrees_of_freedom=df, p_value=float(fdtrc(k - 1, df, f))
+        )
         return Result({"groups": self.rows(levels, made, policy)}, facts, tuple(self.notes(policy, amount, side)))
 
 
