@@ -244,10 +244,11 @@ class PublicFacts:
                 break
             there = np.flatnonzero(counts[: len(edges) + 1] > _SURE * self.sd)
             if len(there):
-                ends = (
+                nearer = (
                     ends[0] if given[0] is not None else float(edges[max(there[0] - 1, 0)]),
                     ends[1] if given[1] is not None else float(edges[min(there[-1], len(edges) - 1)]),
                 )
+                ends = nearer if nearer[0] < nearer[1] else ends  # equal where nearly all values are one
         low, high = (float(e) for e in ends)
         inside = np.where(counts[: len(edges) + 1] > self.sd, counts[: len(edges) + 1], 0.0)
         middles = np.clip(np.r_[low, (edges[:-1] + edges[1:]) / 2, high], low, high)
