@@ -14,10 +14,10 @@ from mas_survey import schema_of, survey
 
 from mas_cases import UNLIMITED
 from sfumato import Microdata
+from sfumato.contract import registered
 from sfumato.mas import Cutpoints
-from sfumato.mas.analyses import OLS, Correlation, CrossTab, Histogram, Logistic, Multinomial, Quantiles, Residuals
 from sfumato.mas.answer import Answer
-from sfumato.mas.perturbation import Counts
+from sfumato.mas.attacks.base import analysis_named
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis
 from sfumato.mas.universe import Universe
@@ -28,27 +28,25 @@ HARDENED = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None)
 UNIVERSE: dict[str, Any] = {"race": ["W", "B", "A"]}
 REWORDED = "race == 'A' or race in ('B', 'W') and sex in ('M', 'F')"
 """The same records in other words."""
-ANALYSES: tuple[tuple[Analysis, Analysis], ...] = (
-    (CrossTab(("sex", "sick")), CrossTab(["sex", "sick"])),
-    (CrossTab(("age",), of="income"), CrossTab(["age"], of="income")),
-    (CrossTab(("race", "sex"), of="income", weighted=True), CrossTab(("race", "sex"), of="income", weighted=True)),
-    (CrossTab(("work",), weighted=True), CrossTab(("work",), weighted=True)),
-    (Quantiles("income", p=(0.3, 0.5)), Quantiles("income", p=[0.5, 0.3, 0.5])),
-    (Quantiles("z", by=("sex",), p=(0.5,), weighted=True), Quantiles("z", by=["sex"], p=0.5, weighted=True, errors="design")),
-    (Histogram("age"), Histogram("age")),
-    (Histogram("income", by=("sex",), bins=4), Histogram("income", by=["sex"], bins=4)),
-    (Correlation(("age", "z", "income")), Correlation(("income", "age", "z"), errors="classical")),
-    (Correlation(("age", "z"), weighted=True), Correlation(("z", "age"), weighted=True, errors="design")),
-    (OLS("log(income) ~ age*sex + z"), OLS("log(income) ~ z + C(sex) + sex:age + age")),
-    (OLS("income ~ sex + age", errors="hc1"), OLS("income ~ age + C(sex)", errors="hc1")),
-    (OLS("income ~ age + race", weighted=True), OLS("income ~ C(race) + age", weighted=True, errors="design")),
-    (Logistic("sick ~ age + sex"), Logistic("C(sick) ~ sex + age", event="yes")),
-    (Logistic("sick ~ age", weighted=True), Logistic("sick ~ age", weighted=True, errors="design", event="yes")),
-    (Multinomial("work ~ age"), Multinomial("C(work) ~ 1 + age")),
-    (Residuals("log(income) ~ age + sex", weighted=True), Residuals("log(income) ~ C(sex) + age", weighted=True)),
-    (Residuals("income ~ age", against="age"), Residuals("income ~ 1 + age", against="age")),
-    (Residuals("sick ~ age + z", model="logistic"), Residuals("sick ~ z + age", model="logistic", event="yes")),
-    (Residuals("work ~ age", model="multinomial"), Residuals("C(work) ~ age", model="multinomial")),
+_PAIRS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("cross_tab", {"by": ("sex", "sick")}, {"by": ["sex", "sick"]}),
+    ("cross_tab", {"by": ("age",), "of": "income"}, {"by": ["age"], "of": "income"}),
+    ("cross_tab", {"by": ("race", "sex"), "of": "income", "weighted": True}, {"by": ["race", "sex"], "of": "income", "weighted": True}),
+    ("cross_tab", {"by": ("work",), "weighted": True}, {"by": ["work"], "weighted": True}),
+    ("quantiles", {"of": "income", "p": (0.3, 0.5)}, {"of": "income", "p": [0.5, 0.3, 0.5]}),
+    ("quantiles", {"of": "z", "by": ("sex",), "p": (0.5,), "weighted": True}, {"of": "z", "by": ["sex"], "p": [0.5], "weighted": True}),
+    ("histogram", {"of": "age"}, {"of": "age"}),
+    ("histogram", {"of": "income", "by": ("sex",), "bins": 4}, {"of": "income", "by": ["sex"], "bins": 4}),
+    ("correlation", {"of": ("age", "z", "income")}, {"of": ("income", "age", "z")}),
+    ("ols", {"formula": "log(income) ~ age*sex + z"}, {"formula": "log(income) ~ z + C(sex) + sex:age + age"}),
+    ("ols", {"formula": "income ~ age + race", "weighted": True}, {"formula": "income ~ C(race) + age", "weighted": True}),
+    ("logistic", {"formula": "sick ~ age + sex"}, {"formula": "C(sick) ~ sex + age", "event": "yes"}),
+    ("multinomial", {"formula": "work ~ age"}, {"formula": "C(work) ~ 1 + age"}),
+    ("residuals", {"formula": "income ~ age"}, {"formula": "income ~ 1 + age"}),
+)  # fmt: skip
+ANALYSES: tuple[tuple[Analysis, Analysis], ...] = tuple(
+    (analysis_named(name, **one), analysis_named(name, **other))
+    for name, one, other in _PAIRS if name in registered("analysis")
 )  # fmt: skip
 """Each question, and the same in other words."""
 

@@ -16,8 +16,9 @@ from sfumato.datasets.analysis_survey import fine_cutpoints, survey20k
 from sfumato.errors import ParameterError
 from sfumato.maps import RUMap
 from sfumato.mas.accounts import Accounts
-from sfumato.mas.analyses import OLS, CrossTab
+from sfumato.mas.analyses import CrossTab
 from sfumato.mas.attacks import Differencing, SkewedDifferencing
+from sfumato.mas.attacks.base import analysis_named
 from sfumato.mas.attacks.bench import Bench, rules_off
 from sfumato.mas.attacks.reference_workload import Honest, HonestUsers, WorkloadQuestion
 from sfumato.mas.drop_q import DropQ, DropRange, DropShare
@@ -47,7 +48,7 @@ ASKED = (
     WorkloadQuestion(None, CrossTab(("sex", "region")), "a"),
     WorkloadQuestion({"region": "N"}, CrossTab(("sex",)), "a"),
     WorkloadQuestion({"region": "W", "sex": "F"}, CrossTab(("region",)), "b"),
-    WorkloadQuestion(None, OLS("pay ~ age"), "b"),
+    WorkloadQuestion(None, analysis_named("ols", formula="pay ~ age"), "b"),
 )
 
 
@@ -68,19 +69,19 @@ def value(m: RUMap, point: int, measure: str) -> float:
 
 
 def test_settings_have_dotted_names_and_go_to_their_part_of_the_policy() -> None:
-    changed = HARDENED.set({"drop.share": 0.2, "universe_size.gamma": 100, "counts.sd": 3, "accounts.user": 10})
+    changed = HARDENED.set({"drop.share": 0.2, "universe_size.gamma": 100, "counts.sd": 3, "accounts.user": 70})
     assert changed.drop == DropShare(share=0.2)
     assert changed.counts == HARDENED.counts.with_(sd=3.0)
     assert changed.rule("universe_size") == HARDENED.rule("universe_size").with_(gamma=100)  # type: ignore[union-attr]
-    assert changed.accounts == HARDENED.accounts.with_(user=10.0)  # type: ignore[union-attr]
+    assert changed.accounts == HARDENED.accounts.with_(user=70.0)  # type: ignore[union-attr]
     assert changed.without("universe_size").rules == HARDENED.without("universe_size").rules
     assert HARDENED.set({}) == HARDENED
 
 
-def test_a_setting_of_another_drop_brings_that_drop_and_accounts_are_opened_where_there_are_none() -> None:
+def test_a_setting_of_another_drop_brings_that_drop_and_one_of_accounts_leaves_the_other() -> None:
     assert HARDENED.set({"drop.q": 7}).drop == DropQ(q=7)
     assert PRINTED.set({"drop.low": 2, "drop.high": 5}).drop == DropRange(low=2, high=5)
-    assert PRINTED.set({"accounts.user": 3}).accounts == Accounts(user=3.0)
+    assert PRINTED.set({"accounts.user": 60}).accounts == Accounts(user=60.0, everybody=100.0)
 
 
 @pytest.mark.parametrize(

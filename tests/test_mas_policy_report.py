@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -31,15 +32,16 @@ UNCLEAR = Outcome("separation", "one outcome", Success(10, 0.6, (0.31, 0.83), 0.
 BROKEN = Outcome("padded_pairs", "padded pairs", Success(400, 0.81, (0.77, 0.85), 0.5), 0.55, 0.0, {})
 SERVED = Honest(200, {"no_marginal": 9}, {"20 to 50": 0.107}, {"20 to 50": 0.9}, 0.91)
 
+RNG = np.random.default_rng(1)
+FRAME = pd.DataFrame({c: RNG.choice(list(v), 3_000) for c, v in {"sex": "FM", "state": "ABC", "sick": "ny"}.items()})
+
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Vault:
-    rng = np.random.default_rng(1)
-    n = 3_000
-    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], n), "state": rng.choice(["A", "B", "C"], n)})
-    schema = Schema(tuple(Attribute(name, role="key", scale="unordered") for name in frame))
+    roles = {"sick": "confidential"}
+    schema = Schema(tuple(Attribute(name, role=roles.get(name, "key"), scale="unordered") for name in FRAME))
     made = Vault.create(tmp_path / "vault")
-    made.freeze("survey", Microdata(frame, schema))
+    made.freeze("survey", Microdata(FRAME, schema))
     return made
 
 
@@ -55,7 +57,8 @@ def test_every_rule_and_every_change_of_the_policy_is_in_the_report() -> None:
 def test_the_report_always_says_what_is_not_promised() -> None:
     last = policy_report(Policy.open().with_(title="mine")).sections[-1]
     assert last.sentences == OPEN_STATEMENT
-    assert last.sentences[0] == "This is not differential privacy."
+    assert last.sentences[0].startswith("With noise and accounts, what all answers tell")
+    assert "without noise or accounts there is none" in " ".join(last.sentences)
 
 
 def test_attacks_stand_against_their_bar_and_the_broken_ones_are_named() -> None:
@@ -83,18 +86,21 @@ def test_a_policy_is_not_called_broken_by_what_chance_does_with_few_targets() ->
     )
 
 
-def test_the_loss_is_that_of_the_counts_that_were_answered(vault: Vault) -> None:
-    # one table of sex in everybody: each record is in its cell and in the total, at 1 / (2 sd²) each, with sd 5
-    vault.ask("survey", None, CrossTab(("sex",)), user="ann")
+def test_what_was_told_is_that_of_the_counts_that_were_answered_and_of_the_frozen_file(vault: Vault) -> None:
+    vault.ask("survey", None, CrossTab(("state",)), user="bob")
+    vault.ask("survey", None, CrossTab(("sick",)), user="ann")
+    data = vault.dataset("survey")
+    n, p = len(FRAME), np.array(data.variables["sick"].shares)
+    loss = (1 / (25 + 0.25 * n * p * (1 - p))).sum()  # one count goes down by one, and the other up
+    right = 100 * NormalDist().cdf(math.sqrt(loss + data.frozen_loss) / 2)
     text = " ".join(policy_report(HARDENED, standing=vault.usage("survey")).sections[1].sentences)
-    rho = 2 / (2 * 5.0**2)
-    assert vault.ledger.loss("survey", vault.dataset("survey").variables) == pytest.approx(rho)
-    epsilon = rho + 2 * math.sqrt(rho * math.log(1e6))
-    assert f"loss of {rho:.3g} (as much as ε = {epsilon:.3g} at δ = 1e-06)" in text
-    assert "1 user asked 1 question" in text
+    assert f"in at most {right:.1f} of 100 cases with all answers to one user (the limit is 62)" in text
+    assert f"and in {right:.1f} with those to all users together (the limit is 85)" in text
+    assert "2 users asked 2 questions" in text
 
 
-def test_without_noise_on_counts_there_is_no_bound(vault: Vault) -> None:
+def test_without_accounts_there_is_no_bound(vault: Vault) -> None:
+    vault.set_policy(Policy.open())
     text = " ".join(policy_report(Policy.open(), standing=vault.usage("survey")).sections[1].sentences)
     assert "there is no bound" in text
 
@@ -138,10 +144,10 @@ def test_the_command_writes_the_report_and_the_same_for_machines(
     assert found["report"] == str(out)
     assert list(found["attacks"]) == ["hardened"]
     assert found["workload"]["asked"] == 6  # three variables: three tables of one, three of two
-    assert "This is not differential privacy." in out.read_text("utf-8")
+    assert "With noise and accounts, what all answers tell" in out.read_text("utf-8")
     titles = [section["title"] for section in json.loads(out.with_suffix(".json").read_text("utf-8"))["sections"]]
     assert titles == [
-        "The policy hardened 1", "What it withstands", "What it costs honest users", "What was asked of survey 1",
+        "The policy hardened 2", "What it withstands", "What it costs honest users", "What was asked of survey 1",
         "What is not promised",
     ]  # fmt: skip
 

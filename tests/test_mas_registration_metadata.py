@@ -12,7 +12,8 @@ import sfumato.mas.value_counts as tallying
 from sfumato import Microdata
 from sfumato.errors import DataError, SchemaError
 from sfumato.formats.codebook import read_ddi
-from sfumato.mas.analyses import OLS, CrossTab, Histogram, Logistic, Quantiles
+from sfumato.mas.analyses import CrossTab
+from sfumato.mas.attacks.base import analysis_named
 from sfumato.mas.policy import Policy
 from sfumato.mas.value_counts import count_values, decile_edges
 from sfumato.mas.vault import Vault
@@ -84,12 +85,12 @@ def test_a_data_set_is_registered_with_a_codebook(book: Path, tmp_path: Path) ->
     assert counts["missing"] == (frame["sex"] == 9).sum()
     same = [vault.ask("hs", {"sex": level}, CrossTab(("region",))).to_bytes() for level in ("female", 2)]
     assert same[0] == same[1]
-    told = [vault.ask("hs", None, OLS(f)).notes[-1] for f in ("age ~ region + sex", "age ~ sex + region")]
+    told = [vault.ask("hs", None, analysis_named("ols", formula=f)).notes[-1] for f in ("age ~ region + sex", "age ~ sex + region")]
     assert told == ["Levels of sex: 1 = male, 2 = female."] * 2  # answers have codes, and say what they mean
-    models = [vault.ask("hs", None, Logistic("sex ~ age", event=e)).to_bytes() for e in ("male", "1")]
+    models = [vault.ask("hs", None, analysis_named("logistic", formula="sex ~ age", event=e)).to_bytes() for e in ("male", "1")]
     assert models[0] == models[1]
     with pytest.raises(DataError, match="It has: 1, 2, male, female"):
-        vault.ask("hs", None, Logistic("sex ~ age", event="missing"))
+        vault.ask("hs", None, analysis_named("logistic", formula="sex ~ age", event="missing"))
 
 
 _PEOPLE = """<codeBook xmlns="ddi:codebook:2_5" xml:lang="en">
@@ -210,8 +211,8 @@ def test_a_file_with_a_column_of_which_every_value_is_missing_is_added_and_asked
         vault.cutpoints("people", "gone")
     vault.freeze("people")
     for name in ("gone", "no"):
-        refusals = [vault.ask("people", None, OLS(f)) for f in (f"{name} ~ age", f"age ~ {name}")]
+        refusals = [vault.ask("people", None, analysis_named("ols", formula=f)) for f in (f"{name} ~ age", f"age ~ {name}")]
         assert [r.rule for r in refusals] == ["complete_records"] * 2
-        for analysis in (CrossTab(("sex",), of=name), Quantiles(name), Histogram(name)):
+        for analysis in (CrossTab(("sex",), of=name), analysis_named("quantiles", of=name), analysis_named("histogram", of=name)):
             with pytest.raises(DataError, match=f"variable '{name}' has"):
                 vault.ask("people", None, analysis)

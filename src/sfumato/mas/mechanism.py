@@ -133,6 +133,8 @@ class Mechanism:
         shape = [len(v.levels) for v in asked.sides]
         known = tuple(v for v in asked.sides if v.known)
         hidden = tuple(i for i, v in enumerate(asked.sides) if not v.known)
+        if not asked.moments:
+            self.dataset.cubes.foresee((*self.question.selection.plain.variables, *asked.sides))  # one pass in place of two
         counts, digests = self._register.cells(known, self._known)
         flat = [len(v.levels) if v.known else 1 for v in asked.sides]
         sizes, digests = counts.reshape(flat), digests.reshape(flat)

@@ -267,7 +267,7 @@ class PublicFacts:
             return variable
         edges, counts = self._binned(variable, ends, "bins")
         inner = self._without_empty(edges, counts)
-        if inner != ends and None in given:
+        if inner != ends and inner[0] < inner[1] and None in given:
             ends = (inner[0] if given[0] is None else ends[0], inner[1] if given[1] is None else ends[1])
             edges, counts = self._binned(variable, ends, "finer bins")
         low, high = ends
