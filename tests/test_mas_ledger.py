@@ -69,8 +69,10 @@ def told(
         if key in before:
             continue
         before.add(key)
-        parts = [share * q for q in p.values()] if "sick" in by else [share]
-        spent[members] += sum(1 / (5.0**2 + 0.25 * members.sum() * q * (1 - q)) for q in parts)
+        parts, noise = [share * q for q in p.values()] if "sick" in by else [share], FREE.counts
+        variances = [noise.sd**2 + noise.growth * members.sum() * q * (1 - q) for q in parts]
+        # the noise of the ill and the well adds up to 0, so that one cell tells the other
+        spent[members] += 1 / np.mean(variances) if share == 1.0 else sum(1 / v for v in variances)
     return spent
 
 
@@ -210,8 +212,8 @@ def test_what_was_answered_through_other_noise_is_not_free(survey: tuple[Vault, 
         vault.ask("survey", {"sex": "F"}, CrossTab(("sick",)), FREE.set({"counts.sd": sd, "counts.growth": 0}), user="ann")
         spent.append(vault.ledger.spent("ann", "survey", variables))
     assert spent[0] == spent[1]
-    assert spent[0] == pytest.approx(2 / 5.0**2)
-    assert spent[2] == pytest.approx(2 / 5.0**2 + 2 / 6.0**2)
+    assert spent[0] == pytest.approx(1 / 5.0**2)  # of two cells one tells the other
+    assert spent[2] == pytest.approx(1 / 5.0**2 + 1 / 6.0**2)
 
 
 def test_a_vault_without_its_ledger_is_not_opened(survey: tuple[Vault, pd.DataFrame]) -> None:

@@ -29,7 +29,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import LevelRecode
 from sfumato.mas.shelf import Effects, Names, ShelfTable, all_tables, error_of, precisions, published, workload
 from sfumato.mas.sums import CellSums
-from sfumato.mas.vault import Vault
+from sfumato.mas.vault import Vault, cell_counts
 
 HARDENED = Policy.named("hardened")
 LENGTHS = {"a": 2, "b": 3, "c": 4}
@@ -64,7 +64,7 @@ def vault(tmp_path_factory: pytest.TempPathFactory) -> Vault:
 
 
 def asked(vault: Vault, tab: CrossTab, universe: Any = None, **settings: Any) -> Answer:
-    found = vault.ask("tiny", universe, tab, **settings)
+    found = vault.ask("tiny", universe, tab, settings.pop("policy", None), **settings)
     assert isinstance(found, Answer), found
     return found
 
@@ -290,6 +290,18 @@ def test_everybody_pays_for_the_shelf_once(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a shelf already"):
         vault.shelve("tiny", right=55)
     assert [e.content["outcome"] for e in vault.ledger.entries() if e.content["analysis"] == "shelf"] == ["published"]
+
+
+def test_accounts_for_whoever_knows_all_others_are_kept_beside_those_for_who_does_not(tmp_path: Path) -> None:
+    vault = vault_of(tmp_path)
+    dataset, policy = vault.dataset("tiny"), HARDENED.with_(rules=(), per_minute=None)
+    for levels in (["full"], ["none"], ["full", "part"]):
+        asked(vault, CrossTab(("age",)), {"work": levels}, policy=policy.set({"counts.growth": 0.0}))
+    hidden = vault.ledger.spent("custodian", "tiny", dataset.variables, cell_counts(dataset, HARDENED))
+    formal = vault.ledger.spent("custodian", "tiny", dataset.variables)
+    assert formal == pytest.approx(3 / HARDENED.counts.sd**2, rel=1e-5)
+    assert 0 < hidden < formal
+    assert vault.ledger.spent("custodian", "tiny", dataset.variables, cell_counts(dataset, HARDENED)) == pytest.approx(hidden)
 
 
 def test_a_shelf_lies_in_private_files_and_is_read_again_bit_by_bit(tmp_path: Path) -> None:
