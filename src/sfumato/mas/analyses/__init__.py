@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 
 if TYPE_CHECKING:
     from sfumato.mas.analyses.tables import CrossTab as CrossTab
+    from sfumato.mas.models.correlation import Correlation as Correlation
     from sfumato.mas.models.likelihood import Logistic as Logistic
     from sfumato.mas.models.likelihood import Multinomial as Multinomial
     from sfumato.mas.models.likelihood import Poisson as Poisson
