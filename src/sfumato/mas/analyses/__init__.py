@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sfumato.mas.models.likelihood import Multinomial as Multinomial
     from sfumato.mas.models.likelihood import Poisson as Poisson
     from sfumato.mas.models.linear import OLS as OLS
+    from sfumato.mas.models.residuals import Residuals as Residuals
     from sfumato.mas.analyses.distributions import Histogram as Histogram
     from sfumato.mas.analyses.distributions import Inequality as Inequality
     from sfumato.mas.analyses.distributions import Quantiles as Quantiles
