@@ -251,9 +251,13 @@ class PlantedDataset:
         return self.servers(policy, tally, trial, self.dataset)[0]
 
     def servers(self, policy: Policy, tally: QuestionTally, trial: int, *versions: Dataset) -> list[Server]:
-        """Return a server for each version of a data set in this vault; they share a secret and accounts."""
+        """Return a server for each version of a data set in this vault; they share a secret and accounts.
+
+        The accounts are whole: facts read off at freezing are charged, but here they are mostly about what is planted for other
+        recipes, and this attacker does not use them. A file with fewer confidential variables leaves him more.
+        """
         secret, number = Secret(Draws(f"attack {self.number} {trial}")), next(_ACCOUNTS)
-        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret) for one in versions]
+        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret, frozen_loss=0.0) for one in versions]
         found = [Server(self.vault, one, policy.with_(per_minute=None), tally) for one in fresh]
         tally.servers += found[-1:]
         return found

@@ -60,7 +60,7 @@ class AccountAttack(PolicyAttack, abstract=True):
     users: int = param(default=1, doc="how many users spend their accounts together", low=1, integer=True)
     targets: int = param(default=200, doc="most targets", low=1, integer=True)
     questions: int = param(default=60, doc="most questions of a user about a target", low=1, integer=True)
-    tries: int = param(default=120, doc="universes that the questions are chosen from, for each user", low=1, integer=True)
+    tries: int = param(default=250, doc="universes that the questions are chosen from, for each user", low=1, integer=True)
 
     @abstractmethod
     def victims(self, field: AttackTrials) -> Iterator[Victim]:

@@ -150,6 +150,8 @@ class LinearQuestion:
     """What it tells of the target, for whoever knows all others: μ²."""
     names: tuple[str, str]
     """The attribute and the known amount."""
+    dearest: float = 0.0
+    """What it costs those who pay most: the members of the smallest cell."""
 
     def analysis(self) -> Analysis:
         """Return the analysis to ask for."""
@@ -322,8 +324,11 @@ class Planner:
             texts = tuple(known.variables[i].levels[int(known.levels[i, first])] for i in sides)
             readings += self._cell(kind, chosen, texts, float(sizes[cell]))
         names = tuple(known.variables[i].name for i in sides)
-        loss = self._loss(kind, float(sizes[flat[at]]), float(known.sizes[inside].sum()))
-        yield LinearQuestion(universe, kind, names, tuple(readings), loss, (self.attribute, self.amount))
+        whole = float(known.sizes[inside].sum())
+        loss, smallest = self._loss(kind, float(sizes[flat[at]]), whole), float(sizes[sizes > 0].min())
+        one = LinearQuestion(universe, kind, names, tuple(readings), loss, (self.attribute, self.amount))
+        hidden = self.share * (1 - self.share) * (smallest - 1) if self.accounted(one) else 0.0
+        yield replace(one, dearest=1 / (1 / self._loss(kind, smallest, whole) + hidden))
 
     def _cell(self, kind: Kind, chosen: Flags, texts: tuple[str, ...], n: float) -> Iterator[Reading]:
         """Yield what a cell of a table, or a level of a model, tells."""
@@ -464,7 +469,7 @@ class QuestionOrder:
     def __init__(self, planner: Planner, questions: Sequence[LinearQuestion], informed: bool, fixed: float) -> None:
         """Look at each question alone, and compare the best; `fixed` is the price of asking at all."""
         share = None if informed else planner.share
-        alone = [self._alone(planner, q, share) / (q.loss + fixed) for q in questions]
+        alone = [self._alone(planner, q, share) / (max(q.dearest, q.loss / 4) + fixed) for q in questions]
         best = np.argsort(-np.array(alone), kind="stable")[:_CANDIDATES]
         self.left = [questions[int(i)] for i in best]
         self._fixed = fixed
@@ -494,10 +499,11 @@ class QuestionOrder:
         return float(planner.known.weights_of(reading, planner.row) ** 2 / max(q.loss, 1e-12)) or reading.variance
 
     def price(self, at: int) -> float:
-        """Return what a question costs the target's account: its loss, or what it adds where others hide him."""
+        """Return what a question costs: the target, by its loss, or by what it adds where others hide him; or those who pay most."""
+        one = self.left[at]
         if self._account is None or not self._accounted[at]:
-            return self.left[at].loss
-        return min(self.left[at].loss, self._account.gain(self._blocks[at]))
+            return max(one.loss, one.dearest)
+        return max(min(one.loss, self._account.gain(self._blocks[at])), one.dearest)
 
     def __iter__(self) -> Iterator[tuple[int, LinearQuestion]]:
         """Yield the number of the best question and the question, until all were asked."""
