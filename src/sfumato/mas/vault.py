@@ -561,7 +561,7 @@ class Vault:
         content = {**question.to_json(), "policy": limits.label, **told}
         return self.ledger.settle(
             user, dataset.name, content, answering.losses, limits.accounts, dataset.variables, limits.per_minute, place,
-            self.projects().get(user), self._told_to_all(dataset.name), cell_counts(dataset, limits),
+            self.projects().get(user), self._told_to_all(dataset), cell_counts(dataset, limits),
         )  # fmt: skip
 
     # -- the shelf
@@ -613,7 +613,7 @@ class Vault:
 
     def _check_room(self, dataset: Dataset, policy: Policy, loss: float) -> None:
         """Refuse a shelf after which somebody could have been told more of a record than the policy allows."""
-        told, accounts, name = self._told_to_all(dataset.name) + loss, policy.accounts, dataset.name
+        told, accounts, name = self._told_to_all(dataset) + loss, policy.accounts, dataset.name
         users = sorted({entry.user for entry in self.ledger.entries() if entry.family == name})
         limits = [(user, accounts.limit(user=True)) for user in [*users, "nobody yet"]]
         limits += [(project_account(project), accounts.limit(project)) for project in (None, *accounts.projects)]
@@ -625,10 +625,11 @@ class Vault:
                     "right, or raise the limits."
                 )
 
-    def _told_to_all(self, name: str) -> float:
+    def _told_to_all(self, about: Dataset) -> float:
         """Return what everybody was told of a record: by facts read off at freezing, and by the shelves of all versions."""
-        shelves = (self.shelf(self.dataset(name, version)) for version in self.versions(name))
-        return self.dataset(name).frozen_loss + sum(shelf.loss for shelf in shelves if shelf is not None)
+        versions = [self.dataset(about.name, version) for version in self.versions(about.name)]
+        shelves = (self.shelf(one) for one in versions)
+        return max(one.frozen_loss for one in (about, *versions)) + sum(shelf.loss for shelf in shelves if shelf is not None)
 
     def _folder_of(self, dataset: Dataset) -> Path:
         return self.folder / "datasets" / dataset.name / str(dataset.version)

@@ -22,18 +22,19 @@ from sfumato.contract.snooper import Guesses, Success, success
 from sfumato.data.columns import Column
 from sfumato.data.engine import Rows
 from sfumato.data.microdata import Microdata
+from sfumato.mas.accounts import right_of
 from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.ledger import Ledger
+from sfumato.mas.ledger import Ledger, project_account
 from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import codes_of, find_variables
 from sfumato.mas.question import Analysis
 from sfumato.mas.universe import Spec
 from sfumato.mas.variable import Variable
-from sfumato.mas.vault import Vault
+from sfumato.mas.vault import Vault, cell_counts
 from sfumato.schema.attribute import Attribute, Role, Scale
 from sfumato.schema.schema import Schema
 
@@ -144,6 +145,10 @@ class QuestionTally:
     answered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     """How many questions each rule refused."""
+    information: list[float] = field(default_factory=list)
+    """What all answers about a target told by the attacker's own calculation, where he calculates: squared distances of yes and no."""
+    servers: list[Server] = field(default_factory=list)
+    """One for each data set with accounts of its own."""
 
     @property
     def asked(self) -> int:
@@ -182,6 +187,15 @@ class Server:
             return None
         rows = next(iter(found.tables.values()))
         return {str(row[by]): _number(row["count"]) for row in rows}
+
+    def told(self) -> float:
+        """Return the largest loss of a record by all answers, for whoever knows all else: nothing limits it without noise."""
+        if not min(self.policy.counts.sd, self.policy.amounts.sd, self.policy.models.sd):
+            return math.inf
+        found = self.vault.ledger.balance(
+            project_account(None), self.dataset.name, self.dataset.variables, cell_counts(self.dataset, self.policy)
+        )
+        return float(found.formal.max(initial=0.0)) + self.dataset.frozen_loss
 
     def as_user(self, name: str) -> Server:
         """Return the same server for another user."""
@@ -237,10 +251,16 @@ class PlantedDataset:
         return self.servers(policy, tally, trial, self.dataset)[0]
 
     def servers(self, policy: Policy, tally: QuestionTally, trial: int, *versions: Dataset) -> list[Server]:
-        """Return a server for each version of a data set in this vault; they share a secret and accounts."""
+        """Return a server for each version of a data set in this vault; they share a secret and accounts.
+
+        The accounts are whole: facts read off at freezing are charged, but here they are mostly about what is planted for other
+        recipes, and this attacker does not use them. A file with fewer confidential variables leaves him more.
+        """
         secret, number = Secret(Draws(f"attack {self.number} {trial}")), next(_ACCOUNTS)
-        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret) for one in versions]
-        return [Server(self.vault, one, policy.with_(per_minute=None), tally) for one in fresh]
+        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret, frozen_loss=0.0) for one in versions]
+        found = [Server(self.vault, one, policy.with_(per_minute=None), tally) for one in fresh]
+        tally.servers += found[-1:]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,6 +389,11 @@ class Outcome:
     refusal_rate: float
     refused: dict[str, int]
     """How many questions each rule refused."""
+    formal: float = 1.0
+    """Guesses between two values that are right at most, by what the answers told of a record (the mean over trials of Φ(μ/2)): for
+    whoever knows everything else."""
+    calculated: float = math.nan
+    """Guesses that are right by the attacker's own calculation, where he calculates: less subject to chance than those counted."""
 
     @property
     def held(self) -> bool:
@@ -389,7 +414,11 @@ def outcome(recipe: PolicyAttack, field: AttackTrials) -> Outcome:
     found = success(recipe.run(field))
     limit = recipe.bar + (found.baseline if recipe.above == "baseline" else 0.0)
     tally = field.tally
-    return Outcome(recipe.name, recipe.title, found, limit, tally.refusal_rate, dict(sorted(tally.refused.items())))
+    formal = float(np.mean([right_of(one.told()) for one in tally.servers])) if tally.servers else 1.0
+    calculated = float(np.mean([right_of(told) for told in tally.information])) if tally.information else math.nan
+    return Outcome(
+        recipe.name, recipe.title, found, limit, tally.refusal_rate, dict(sorted(tally.refused.items())), formal, calculated
+    )
 
 
 def yes_or_no(rows: Sequence[int], scores: Sequence[float], truths: Sequence[float], baseline: float = 0.5) -> Guesses:

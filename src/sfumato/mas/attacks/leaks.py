@@ -15,8 +15,7 @@ from sfumato.contract.parameters import param
 from sfumato.contract.snooper import Guesses
 from sfumato.data.columns import Column
 from sfumato.errors import NotApplicable
-from sfumato.mas.analyses.regression import OLS, Logistic
-from sfumato.mas.analyses.table_analyses import CrossTab
+from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.attacks.base import (
     AttackTrials,
@@ -31,6 +30,8 @@ from sfumato.mas.attacks.base import (
 )
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset
+from sfumato.mas.models.likelihood import Logistic
+from sfumato.mas.models.linear import OLS
 from sfumato.schema.attribute import Attribute, Role, Scale
 from sfumato.typing import Flags, Numbers
 

@@ -33,7 +33,7 @@ from sfumato.mas.attacks.base import (
     numbers,
     yes_or_no,
 )
-from sfumato.mas.attacks.budget import Planner
+from sfumato.mas.attacks.linear_questions import Planner, known_cells
 from sfumato.mas.question import Analysis
 from sfumato.mas.universe import Spec
 
@@ -90,7 +90,8 @@ class SeparationAttack(PolicyAttack, name="separation"):
         """Ask for one model about each target, of the smallest group available."""
         rows, scores, truths = [], [], []
         for trial, (server, world, target) in enumerate(field.each(4)):
-            planner = Planner(target, world, server, RARE, Draws("groups").child(trial).generator("sets"))
+            rng = Draws("groups").child(trial).generator("sets")
+            planner = Planner(known_cells(world.ground), target.row, server, RARE, SHARES[RARE], rng)
             rows.append(target.row)
             scores.append(told(server, planner))
             truths.append(float(world.truths[RARE][target.row]))
@@ -99,13 +100,13 @@ class SeparationAttack(PolicyAttack, name="separation"):
 
 def told(server: Server, planner: Planner) -> float:
     """Return by how many records the group exceeds the expected number with the attribute; negative if the model is separated."""
-    models = [ask for ask in planner.asks(_FEW) if ask.model]
-    for ask in sorted(models, key=lambda ask: ask.reading.n)[:_TRIES]:
-        found = server.ask(ask.universe, ask.analysis(RARE))
+    models = sorted(planner.questions(("logit",), _FEW), key=lambda question: question.readings[0].n)
+    for question in models[:_TRIES]:
+        found = server.ask(question.universe, question.analysis())
         if isinstance(found, Answer):
-            value = ask.told(found, RARE)
-            if not math.isnan(value):
-                return value - (ask.reading.n - 1) * SHARES[RARE] - 0.5
+            own = question.readings[0]
+            if values := [r.offset for r in question.told(found, server.policy.models.digits) if r.inside is own.inside]:
+                return values[0] - (own.n - 1) * SHARES[RARE] - 0.5
         elif found.rule == "separation":
             return -1.0
     return 0.0
