@@ -134,7 +134,7 @@ def changes(policy: Policy) -> list[str]:
         lines.append(f"Coefficients have {models.digits} significant digits, standard errors {models.error_digits}.")
     if (accounts := policy.accounts).everybody < 100:
         lines.append(
-            "Whoever knows everything but one value of one person tells two such values apart in at most "
+            f"{attacker(accounts.others)} tells two values of one person apart in at most "
             f"{accounts.user:g} of 100 cases with all answers to one user, and in {accounts.everybody:g} with those to all users: "
             "each record has accounts, and an answer that would spend more is refused."
         )
@@ -148,6 +148,13 @@ def changes(policy: Policy) -> list[str]:
     if policy.per_minute is not None:
         lines.append(f"A user may ask {policy.per_minute} questions in a minute.")
     return lines
+
+
+def attacker(others: str) -> str:
+    """Return whom limits of accounts hold for, as the beginning of a sentence."""
+    if others == "known":
+        return "Whoever knows everything but one confidential value of one person"
+    return "Whoever knows all known variables, but not the confidential values of others,"
 
 
 def _drop(policy: Policy) -> str:

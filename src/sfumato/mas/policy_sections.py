@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.charts.captions import counted, short, spoken
+from sfumato.charts.captions import counted, spoken
 from sfumato.contract.score import Section, TextTable
 from sfumato.mas.attacks.base import Outcome
 from sfumato.mas.attacks.bench import HEADS, table
 from sfumato.mas.attacks.reference_workload import Honest
 from sfumato.mas.ledger import FEW
-from sfumato.mas.policy import Policy, changes
+from sfumato.mas.policy import Policy, attacker, changes
 
 if TYPE_CHECKING:
     from sfumato.mas.usage import UsageReport
@@ -121,10 +121,16 @@ def _told(standing: UsageReport) -> str:
         return "The policy has no accounts: there is no bound on what all answers tell of a person."
     most = max((one.right for one in standing.users), default=standing.frozen)
     user, everybody = standing.limits
+    said = (
+        f"{attacker(standing.others)} tells two values of one person apart in at most {most:.1f} of 100 cases with all answers to "
+        f"one user (the limit is {user:g}), and in {standing.right:.1f} with those to all users together (the limit is {everybody:g})."
+    )
+    if standing.others == "known":
+        return said
+    informed = max((one.informed for one in standing.users), default=standing.frozen)
     return (
-        "Whoever knows everything but one value of one person tells two such values apart in at most "
-        f"{most:.1f} of 100 cases with all answers to one user (the limit is {user:g}), and in {standing.right:.1f} with those to "
-        f"all users together (the limit is {everybody:g})."
+        f"{said} For whoever knows the confidential values of everybody else there is no limit: it would be {informed:.1f}, and "
+        f"{standing.informed:.1f}."
     )
 
 

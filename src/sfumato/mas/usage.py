@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sfumato.contract.measure import Measure, Weighted
 from sfumato.errors import DataError
 from sfumato.mas.accounts import right_of
-from sfumato.mas.ledger import Alert, Entry, alerts_in
+from sfumato.mas.ledger import Alert, CellCounts, Entry, alerts_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,6 +134,8 @@ class UserUsage:
     """Most questions about this data set in a minute."""
     right: float
     """Guesses between two values of a record that are right, of 100, with all answers to this user; at most, of any record."""
+    informed: float
+    """The same for whoever knows the confidential values of all others; equal where the accounts suppose that."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +147,14 @@ class UsageReport:
     users: tuple[UserUsage, ...]
     right: float
     """The same with the answers to all users together, over all projects."""
+    informed: float
+    """The same for whoever knows the confidential values of all others."""
     frozen: float
     """The same with the bounds, shares and grids alone that were read off the records at freezing."""
     limits: tuple[float, float] | None
     """Most right guesses for one user, and for all users together; None if the policy has no accounts."""
+    others: str
+    """Whether limits hold for whoever knows the confidential values of all others (known), or not (unknown)."""
     per_minute: int | None
     """Most questions of a user in a minute."""
     alerts: tuple[Alert, ...]
@@ -163,32 +169,38 @@ class UsageReport:
         lines += [
             f"{one.user}: {one.asked:,} asked, {one.refused:,} refused, {one.errors:,} errors, at most {one.busiest:,} in a "
             f"minute; tells two values apart {_of(one.right, user)}"
+            + self._if_informed(one.informed)
             for one in self.users
         ]
-        lines += [f"all users: {_of(self.right, everybody)}", f"the frozen file alone: {_of(self.frozen, None)}"]
+        lines += [f"all users: {_of(self.right, everybody)}{self._if_informed(self.informed)}", f"the frozen file alone: {_of(self.frozen, None)}"]
         return "\n".join([*lines, *map(str, self.alerts)])
 
+    def _if_informed(self, right: float) -> str:
+        return "" if self.others == "known" else f" ({right:.1f} by whoever knows all other persons' values)"
 
-def usage_of(vault: Vault, name: str, entries: Sequence[Entry]) -> UsageReport:
-    """Return the usage of a data set, from the lines of the log."""
+
+def usage_of(vault: Vault, name: str, entries: Sequence[Entry], counts: CellCounts | None) -> UsageReport:
+    """Return the usage of a data set, from the lines of the log; `counts` are of cells of known variables (`Ledger.settle`)."""
     dataset, policy = vault.dataset(name), vault.policy_of(name)
     mine = [entry for entry in entries if entry.family == name]
 
     def right(spent: float) -> float:
         return 100 * right_of(spent + dataset.frozen_loss)
 
-    users = []
+    ledger, variables, users = vault.ledger, dataset.variables, []
     for user in sorted({entry.user for entry in mine}):
         asked = [entry for entry in mine if entry.user == user]
         outcomes = [entry.content["outcome"] for entry in asked]
         users.append(UserUsage(
             user, len(asked), outcomes.count("refused"), outcomes.count("error"), _busiest(asked),
-            right(vault.ledger.spent(user, name, dataset.variables)),
+            right(ledger.spent(user, name, variables, counts)), right(ledger.spent(user, name, variables)),
         ))  # fmt: skip
     accounts = policy.accounts
     return UsageReport(
-        dataset.label, policy.label, tuple(users), right(vault.ledger.spent_by_all(name, dataset.variables)), right(0.0),
-        (accounts.user, accounts.everybody) if accounts.everybody < 100 else None, policy.per_minute, tuple(alerts_in(mine)),
+        dataset.label, policy.label, tuple(users), right(ledger.spent_by_all(name, variables, counts)),
+        right(ledger.spent_by_all(name, variables)), right(0.0),
+        (accounts.user, accounts.everybody) if accounts.everybody < 100 else None, accounts.others, policy.per_minute,
+        tuple(alerts_in(mine)),
     )  # fmt: skip
 
 

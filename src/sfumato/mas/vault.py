@@ -656,4 +656,5 @@ class Vault:
 
     def usage(self, dataset: str) -> UsageReport:
         """Return the questions of each user, what all answers tell of a record, and the alerts; for the custodian alone."""
-        return usage_of(self, dataset, tuple(self.ledger.entries()))
+        counts = cell_counts(self.dataset(dataset), self.policy_of(dataset))
+        return usage_of(self, dataset, tuple(self.ledger.entries()), counts)
