@@ -490,5 +490,5 @@ def test_a_file_of_one_column_keeps_its_missing_values(tmp_path: Path) -> None:
 def test_a_file_that_was_read_as_one_column_is_not_released(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("name;pay\n" + "".join(f"person {i};{i}\n" for i in range(30)), "utf-8")
-    with pytest.raises(DataError, match="hold semicolons: the file was read with another separator than it has"):
+    with pytest.raises(DataError, match="hold the sign ';': the file was read with another separator than it has"):
         Recipe.of(TopCode()).apply(Microdata.read(path, separator="|"), Draws(1))

@@ -130,7 +130,7 @@ def test_a_record_without_any_key_does_not_hide_that_others_are_unique() -> None
     profile = risk_profile(Release.as_it_is(data))
     assert profile.verdict[0] == (
         "3 of 3 records are unique on x, y: who knows these of a person finds one record. "
-        "Not counted: 1 record of which nearly every key is missing, and which would match everybody."
+        "Left out: 1 record of which nearly every key is missing, and which would match everybody."
     )
     assert (
         "The unique records depend on what a missing key means: 0 if it matches anything, 4 if it is a value of its own, "

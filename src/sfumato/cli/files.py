@@ -14,7 +14,7 @@ from sfumato.cli.parse import pair, toml_file
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, DataWarning, ParameterError, SfumatoError, did_you_mean, join_names
 from sfumato.files import write_text
-from sfumato.formats.data_files import read_file
+from sfumato.formats.data_files import parts_of, read_file
 from sfumato.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def save_chart(picture: alt.TopLevelMixin, path: Path, confidential: bool = True
 
 
 T = TypeVar("T")
-_LISTS = ("null_values", "text", "names")
+_LISTS = ("null_values", "text", "names", "leave_out")
 _TEXT_FORMS = ("csv", "tsv", "txt", "gz", "xlsx")
 """Forms in which a column of codes can be asked for as text."""
 
@@ -88,7 +88,7 @@ def _read(
     path: Path, read: list[str] | None, schema: Schema | None = None, engine: str = "memory", text: Sequence[str] = ()
 ) -> Microdata:
     refuse_absent(path)
-    options = _reading(read)
+    options = reading_options(read)
     if text:
         options["text"] = (*options.get("text", ()), *text)
     try:
@@ -97,19 +97,20 @@ def _read(
             data = Microdata.read(path, schema, engine=engine, **options)
         for warning in noticed:
             if issubclass(warning.category, DataWarning):
-                complain(f"note: {warning.message}")
+                complain(f"note: {warning.message}".replace("read the file with ", "add --read "))
         return data
     except SfumatoError as error:
-        if re.search(r"\b(form|separator|decimal|encoding|null_values|text|names|sheet)=", str(error)):
+        if re.search(
+            r"\b(form|separator|decimal|encoding|null_values|text|names|sheet|skip|thousands|leave_out|all_records)=",
+            str(error),
+        ):
             raise type(error)(f"{error} (On the command line: --read NAME=VALUE.)") from None
         raise
 
 
 def refuse_absent(path: Path) -> None:
-    """Refuse a file that is not there; the nearest name is offered."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; give the name of a file.")
-    if not path.exists():
+    """Refuse a file that is not there; the nearest name is offered. A folder and a pattern stand for files."""
+    if not path.exists() and parts_of(path.expanduser()) == [path.expanduser()]:
         near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
         raise DataError(f"there is no file {path}.{near}")
 
@@ -142,10 +143,11 @@ def load_like(original: Microdata, path: Path, read: list[str] | None = None) ->
     """Read another file with columns of the same names; the original's schema holds for them."""
     masked = _read(path, read)
     known = {a.name: a for a in original.schema}
+    there = set(masked.schema.names())
     attributes = [known.get(a.name, a) for a in masked.schema]
-    names = {a.name for a in attributes}
+    cut = [a.name in known and not there.issuperset(original.schema.sources(a.name)) for a in attributes]
     return masked.with_schema(
-        Schema(tuple(a if a.follows is None or a.follows in names else a.with_(follows=None) for a in attributes))
+        Schema(tuple(a.with_(follows=None) if c else a for a, c in zip(attributes, cut, strict=True)))
     )
 
 
@@ -167,13 +169,16 @@ def load_population(screen: Screen, original: Microdata, path: Path, count: str 
     return people
 
 
-def _reading(read: list[str] | None) -> dict[str, Any]:
+def reading_options(read: list[str] | None) -> dict[str, Any]:
+    """Return the options that --read names."""
     options: dict[str, Any] = {}
     for text in read or ():
         name, value = pair(text, "--read", "separator=;")
         options[name] = tuple(value.split(",")) if name in _LISTS else value
         if name == "separator" and value in ("tab", "\\t"):
             options[name] = "\t"
+        if name == "thousands" and value in ("", "blank", "space"):
+            options[name] = " "
         if name == "sheet" and value.isdigit():
             options[name] = int(value)
     return options
@@ -183,9 +188,8 @@ def load_table(path: Path, read: list[str] | None, value: str, dimensions: Seque
     """Read a published table; all as text, where the form allows it: labels may begin with 0, and marks stand among figures."""
     import narwhals as nw
 
-    options = _reading(read)
-    form = str(options.get("form", path.suffix)).lower().lstrip(".")
-    if form not in _TEXT_FORMS:
+    options = reading_options(read)
+    if _form(path, read) not in _TEXT_FORMS:
         return read_file(path, **options).table
     text = [value, *(dimensions or ())]
     try:
@@ -208,10 +212,14 @@ def load_table(path: Path, read: list[str] | None, value: str, dimensions: Seque
 
 def load_cells(path: Path, read: list[str] | None, labels: Sequence[str]) -> Microdata:
     """Read the cells of a table that is not yet protected: labels as text, since they may begin with 0, the rest as it is."""
+    read = [*(read or ()), "all_records=yes"] if _form(path, read) in _TEXT_FORMS else read  # a total is a cell
     found = _read(path, read)
     as_text = [n for n in labels if n in found.schema]
-    form = str(_reading(read).get("form", path.suffix)).lower().lstrip(".")
-    return _read(path, read, text=as_text) if as_text and form in _TEXT_FORMS else found
+    return _read(path, read, text=as_text) if as_text and _form(path, read) in _TEXT_FORMS else found
+
+
+def _form(path: Path, read: list[str] | None) -> str:
+    return str(reading_options(read).get("form", path.suffix)).lower().lstrip(".")
 
 
 def refuse_existing(path: Path, replace: bool, what: str) -> None:

@@ -149,8 +149,8 @@ Read = Annotated[
     list[str] | None,
     reading_option(
         metavar="NAME=VALUE",
-        help="How to read the file, where that cannot be seen from it: separator=';' decimal=, encoding=cp1252 null_values=NA,. "
-        "text=zip sheet=2. May be repeated.",
+        help="How to read the file, where that cannot be seen from it: separator=';' decimal=, thousands=. encoding=cp1252 skip=3 "
+        "null_values=NA,. text=zip sheet=2 leave_out=732. May be repeated.",
     ),
 ]
 Engine = Annotated[

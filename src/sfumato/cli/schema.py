@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from sfumato import formats
 from sfumato.cli.console import quoted
-from sfumato.cli.files import load_guessed, refuse_absent, refuse_existing
+from sfumato.cli.files import load_guessed, reading_options, refuse_absent, refuse_existing
 from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, reading_option
 from sfumato.schema import Role, Schema
 
@@ -48,7 +49,7 @@ def schema(
     screen.table(("column", "role", "scale", "reason"), rows)
     screen.say()
     if out is not None:
-        data.schema.write(out)
+        replace(data.schema, reading=reading_options(read)).write(out)
         screen.say(
             f"Wrote {out}. Correct it in an editor, and give it to the other commands with --schema {quoted(out)}."
         )

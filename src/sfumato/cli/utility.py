@@ -22,7 +22,7 @@ from sfumato.cli.options import (
 )
 from sfumato.cli.parse import estimator, no_such_utility, utility_measure
 from sfumato.contract import Need, subgroups
-from sfumato.errors import ParameterError, SfumatoError
+from sfumato.errors import ParameterError, SfumatoError, join_names
 
 if TYPE_CHECKING:
     from sfumato.contract import Measure, Release
@@ -197,7 +197,14 @@ def utility(options: UtilityOptions) -> None:
     release = options.source.load(screen, options.original, options.masked)
     if by is not None:
         release.original.kind(by)  # refuses an unknown name before anything takes long
+    from sfumato.utility.before_after import renamed_columns
+
     release = options.source.with_holdout(release)
+    if not release.aligned and (named_anew := renamed_columns(release)):
+        screen.note(
+            f"{join_names(named_anew)}: released categories have other names than the original ones, and count as changed. Where "
+            "both files have the records in the same order, --align rows tells which name stands for which."
+        )
     page = not (named or options.estimators)
     if options.chart is not None or page:
         answer = _before_and_after(screen, release, weighted, options.chart, shown=page)

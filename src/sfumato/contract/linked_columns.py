@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Scope
 from sfumato.contract.release import Guarantee
 from sfumato.data import Batch, Column, Kind, LocalEngine, Microdata
-from sfumato.errors import DataError
+from sfumato.errors import DataError, join_names
+from sfumato.schema import Schema
 from sfumato.schema.attribute import Scale
+from sfumato.schema.formula import ColumnFormula, agrees, decimals
 from sfumato.typing import Flags, Whole
 
 if TYPE_CHECKING:
@@ -66,19 +69,28 @@ def _lost(before: Microdata, after: Microdata, name: str) -> int:
     return now - was
 
 
-def _links(mask: Mask, data: Microdata) -> list[Link]:
+def _links(mask: Mask, data: Microdata) -> list[Link | FormulaLink]:
     """Return the columns that follow, in an order in which each key is settled before its followers."""
     changed, after = set(mask.changes(data.schema)), mask.schema_after(data.schema)
-    found: dict[str, Link] = {}
+    found: dict[str, Link | FormulaLink] = {}
     moved = set(changed)
-    while new := [a for a in after if a.follows in moved and a.name not in moved]:
-        for a in new:
-            key = str(a.follows)
-            found[a.name] = Link(a.name, key, data.kind(key) is Kind.NUMBER)
-            if above := found.get(key):
-                found[a.name].further = Link(a.name, above.root, data.kind(above.root) is Kind.NUMBER)
-        moved |= {a.name for a in new}
+    while new := [n for n in after.with_followers(moved) if n not in moved]:
+        ready = [n for n in new if not set(new).intersection(after.sources(n))]  # all that they follow is settled
+        for name in ready:
+            found[name] = _link(data, after, name, found)
+        moved |= set(ready or new)  # in a circle nothing is settled, and nothing follows
     return list(found.values())
+
+
+def _link(data: Microdata, schema: Schema, name: str, found: Mapping[str, Link | FormulaLink]) -> Link | FormulaLink:
+    formula = schema.formula(name)
+    if formula is not None:
+        return FormulaLink(name, formula)
+    (key,) = schema.sources(name)
+    link = Link(name, key, data.kind(key) is Kind.NUMBER)
+    if isinstance(above := found.get(key), Link):
+        link.further = Link(name, above.root, data.kind(above.root) is Kind.NUMBER)
+    return link
 
 
 def _unlinked(mask: Mask, before: Microdata, after: Microdata) -> Microdata:
@@ -87,11 +99,18 @@ def _unlinked(mask: Mask, before: Microdata, after: Microdata) -> Microdata:
     for name in mask.changes(before.schema):
         if name not in schema or (key := schema[name].follows) is None:
             continue
-        pairs: dict[Any, Any] = {}
-        for rows in after.engine.batches([key, name]):
-            batch = Batch(rows, after.schema)
-            _take_in(pairs, batch, batch, key, name)
-        if any(value is _CLASH for value in pairs.values()):
+        if (formula := schema.formula(name)) is not None:
+            link = FormulaLink(name, formula)
+            for rows in after.engine.batches([*formula.columns, name]):
+                link.learn(Batch(rows, after.schema), Batch(rows, after.schema))
+            broken = link.wrong > 0
+        else:
+            pairs: dict[Any, Any] = {}
+            for rows in after.engine.batches([key, name]):
+                batch = Batch(rows, after.schema)
+                _take_in(pairs, batch, batch, key, name)
+            broken = any(value is _CLASH for value in pairs.values())
+        if broken:
             schema = schema.change(name, follows=None, reason=schema[name].reason)
     return after if schema is after.schema else after.with_schema(schema)
 
@@ -189,6 +208,43 @@ class Link:
         return _either(same, old.column(self.name), made, after.schema[self.name].integer)
 
 
+class FormulaLink:
+    """What is known of one column that follows a formula of others: it is worked out anew from what is released of them.
+
+    Records in which none of them changed keep it as it was. It is rounded to the digits that it had.
+    """
+
+    def __init__(self, name: str, formula: ColumnFormula) -> None:
+        self.name, self.formula, self.wrong, self.digits = name, formula, 0, 0
+
+    @property
+    def key(self) -> str:
+        """The columns of the formula, in words."""
+        return join_names(self.formula.columns)
+
+    def learn(self, before: Batch, after: Batch) -> None:
+        """Count the records in which the formula gives another value, and the digits that it has."""
+        values = {n: before.numbers(n) for n in self.formula.columns}
+        self.wrong += int((~agrees(self.formula, values, before.numbers(self.name))).sum())
+        self.digits = max(self.digits, decimals(before.numbers(self.name)))
+
+    def column(self, before: Batch, after: Batch) -> Column:
+        """Return the formula of the masked columns."""
+        if self.wrong:
+            raise DataError(
+                f"'{self.name}' is said to follow '{self.formula.text}', but in {self.wrong:,} records it is another number. "
+                "Correct the data, or take follows out of the schema."
+            )
+        old, attribute = _aligned(before, after), before.schema[self.name]
+        low, high = (np.inf * s if b is None else b for b, s in zip(attribute.bounds, (-1, 1), strict=True))
+        made = self.formula({n: after.numbers(n) for n in self.formula.columns})
+        made = np.where(old.missing(self.name), np.nan, np.clip(np.round(made, self.digits), low, high))
+        same = np.all([old.column(n).hashes == after.column(n).hashes for n in self.formula.columns], axis=0)
+        return _either(
+            same, old.column(self.name), Column.from_numbers(made, np.isnan(made), attribute.integer), attribute.integer
+        )
+
+
 def _either(where: Flags, one: Column, other: Column, integer: bool) -> Column:
     """Return one column where a condition is true, and another of the same kind elsewhere."""
     if other.kind is Kind.NUMBER:
@@ -201,12 +257,12 @@ def _either(where: Flags, one: Column, other: Column, integer: bool) -> Column:
     return Column.from_codes(np.where(where, places[0][a], places[1][b]), values, one)
 
 
-def _learn(links: list[Link], before: Batch, after: Batch) -> None:
+def _learn(links: list[Link | FormulaLink], before: Batch, after: Batch) -> None:
     for link in links:
         link.learn(before, after)
 
 
-def _followed(links: list[Link], before: Batch, after: Batch) -> Batch:
+def _followed(links: list[Link | FormulaLink], before: Batch, after: Batch) -> Batch:
     for link in links:
         after = after.with_columns({link.name: link.column(before, after)})
     return after

@@ -34,6 +34,7 @@ from sfumato.errors import (
 )
 from sfumato.files import write_text
 from sfumato.schema import Attribute, Scale, Schema
+from sfumato.schema.schema import separators_in
 from sfumato.toml import dump, parse
 from sfumato.typing import Numbers
 from sfumato.version import VERSION
@@ -179,7 +180,7 @@ def categorical_targets(columns: tuple[str, ...] | None, data: Microdata) -> tup
             for n in schema.names(role="key")
             if data.kind(n) in (Kind.CATEGORY, Kind.BOOLEAN) or schema[n].scale is not Scale.ORDERED
         ]
-        columns = tuple(n for n in keys if schema[n].follows not in keys)
+        columns = schema.free(keys)
         if not columns:
             raise DataError(
                 "there is no key of categories to mask. Name the columns (columns=...), or give one the role 'key' and the "
@@ -189,9 +190,6 @@ def categorical_targets(columns: tuple[str, ...] | None, data: Microdata) -> tup
         if data.kind(name) is Kind.OTHER:
             raise DataError(f"column '{name}' holds {data.kind(name)}, where categories are needed.")
     return columns
-
-
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "^": "carets"}
 
 
 def check_separated(data: Microdata) -> None:
@@ -207,12 +205,12 @@ def check_separated(data: Microdata) -> None:
     ):
         return
     values = [str(value) for value in data.engine.group(names).columns[names[0]].arrow.to_pylist() if value is not None]
-    for sign, noun in _SEPARATORS.items():
+    for sign in separators_in(names[0]):
         alike = sum(value.count(sign) == names[0].count(sign) for value in values)
-        if sign in names[0] and values and alike >= 0.9 * len(values):
+        if values and alike >= 0.9 * len(values):
             raise DataError(
-                f"the data have one column of text, and its name and its values hold {noun}: the file was read with another "
-                f"separator than it has. Read it again with separator={sign!r}; nothing is released."
+                f"the data have one column of text, and its name and its values hold the sign {sign!r}: the file was read with "
+                f"another separator than it has. Read it again with separator={sign!r}; nothing is released."
             )
 
 
@@ -241,10 +239,10 @@ def _counted(attribute: Attribute, name: str, rows: Rows) -> Numbers:
 
 
 def numeric_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[str, ...]:
-    """Return the columns to mask: those named, or every confidential column of numbers."""
+    """Return the columns to mask: those named, or every confidential column of numbers that follows none of the others."""
     if columns is None:
         schema = data.schema
-        columns = tuple(n for n in schema.names(role="confidential") if data.kind(n) is Kind.NUMBER)
+        columns = schema.free(n for n in schema.names(role="confidential") if data.kind(n) is Kind.NUMBER)
         if not columns:
             raise DataError(
                 "there is no confidential column of numbers to mask. Name the columns (columns=...), or give one the "

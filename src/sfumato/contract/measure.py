@@ -116,6 +116,10 @@ class Measure(Estimated, family="measure", abstract=True):
         """Return the columns that `observe` looks at; None for all."""
         return None
 
+    def beside(self, data: Microdata) -> tuple[str, ...]:
+        """Return further columns of these data that `observe` looks at, where they are released."""
+        return ()
+
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
         """Return the measure with what it needs to know of the original; refuse data it cannot use.
 
@@ -289,6 +293,10 @@ class Combination(Measure, abstract=True):
         if any(n is None for n in names):
             return None
         return tuple(dict.fromkeys(n for part in names for n in part or ()))
+
+    def beside(self, data: Microdata) -> tuple[str, ...]:
+        """Return those of every part."""
+        return tuple(n for p in self.parts for n in p.beside(data))
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
         """Prepare every part."""

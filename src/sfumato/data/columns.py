@@ -438,11 +438,14 @@ def _hash(value: object) -> int:
 
 
 def missing_of(column: Column, attribute: Attribute) -> Flags:
-    """Return which values of a column of any kind are null, NaN or coded as missing."""
+    """Return which values of a column of any kind are null, NaN or coded as missing; a code may stand as text after recoding."""
     if not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
         return column.missing
     codes, values = column.codes
-    coded = np.array([v in attribute.missing for v in values] + [True])  # the code of null and NaN is -1
+    gaps: set[object] = {*attribute.missing}
+    if column.kind is Kind.CATEGORY:
+        gaps |= {f"{code:g}" for code in attribute.missing if not isinstance(code, str)}
+    coded = np.array([v in gaps for v in values] + [True])  # the code of null and NaN is -1
     return coded[codes]
 
 

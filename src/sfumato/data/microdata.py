@@ -205,12 +205,15 @@ class Microdata:
     def read(cls, path: str | Path, schema: Schema | None = None, *, engine: str = "memory", **options: Any) -> Self:
         """Read a file: CSV, Parquet, Arrow, Stata, SPSS, SAS or Excel. Labels in the file go into the schema.
 
+        Options of reading stand with each form in `read_file`; those that the schema keeps (``reading``) hold where no others are
+        given. A folder, or a pattern such as ``parts/*.parquet``, stands for all its files.
+
         `engine="duckdb"` leaves a CSV or Parquet file on disk and works on it piece by piece. Records of a CSV or Excel file that
         have no value in any column are left out, with a `DataWarning` that names them.
         """
         from sfumato.data.store import open_file
 
-        opened, notes = open_file(path, engine=engine, **options)
+        opened, notes = open_file(path, engine=engine, **{**({} if schema is None else schema.reading), **options})
         guessed = opened.guess() if schema is None else schema
         for name, facts in notes.items() if schema is None else ():
             guessed = guessed.change(name, reason=guessed[name].reason, **facts)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,11 @@ import narwhals as nw
 
 from sfumato.data.columns import check_dates
 from sfumato.data.engine import Engine, LocalEngine
-from sfumato.errors import DataError, DataWarning, ParameterError, join_names
+from sfumato.data.stray_records import RowChoice, name_doubtful, proper_records
+from sfumato.errors import DataError, ParameterError
 from sfumato.formats.contents import FileContents, check_names
-from sfumato.formats.data_files import form_of, read_file, stream_file, write_file
-from sfumato.lazy import pa, pc
+from sfumato.formats.data_files import form_of, parts_of, read_file, stream_file, write_file
+from sfumato.lazy import pa
 
 if TYPE_CHECKING:
     from sfumato.schema.schema import Schema
@@ -101,50 +101,29 @@ def _to_pandas(table: pa.Table, dtypes: Mapping[str, Any]) -> Any:
     return frame
 
 
-def filled_records(tables: Iterable[pa.Table], path: str | Path) -> Iterator[pa.Table]:
-    """Yield tables without the records that have no value at all, and warn of them: they are nobody, and match everybody.
-
-    Spreadsheets write rows of nothing but separators. In a file of one column a missing value is one.
-    """
-    start, empty = 0, list[int]()
-    for table in tables:
-        nothing = table.column(0).is_null() if table.num_columns > 1 else None
-        for column in table.columns[1:]:
-            if nothing is None or not pc.any(nothing).as_py():
-                nothing = None
-                break
-            nothing = pc.and_(nothing, column.is_null())
-        if nothing is not None and pc.any(nothing).as_py():
-            empty += [start + row + 1 for row in pc.indices_nonzero(nothing).to_pylist()]
-            yield table.filter(pc.invert(nothing))
-        else:
-            yield table
-        start += table.num_rows
-    if empty:
-        which = join_names([f"{row:,}" for row in empty], 5)
-        have, are = ("record has", "is") if len(empty) == 1 else ("records have", "are")
-        warnings.warn(
-            f"{path}: {len(empty):,} {have} no value in any column, and {are} left out (record {which}).",
-            DataWarning,
-            stacklevel=2,
-        )
-
-
 _STREAMED = {".csv": "csv", ".parquet": "parquet"}
 
 
 def open_file(path: str | Path, engine: str = "memory", **options: Any) -> tuple[Engine, dict[str, dict[str, Any]]]:
-    """Return the engine of a file, and per column what the file says of it (label, labels, missing)."""
+    """Return the engine of a file, and per column what the file says of it (label, labels, missing).
+
+    Of CSV and Excel files the rows that are no records are left out, and those that are named in `leave_out`, counted from 1;
+    with ``all_records="yes"`` only the latter.
+    """
+    choice = RowChoice.of(options.pop("leave_out", ()), options.pop("all_records", "no"))
     if engine == "duckdb":
-        return _on_disk(Path(path).expanduser(), options)
+        return _on_disk(Path(path).expanduser(), options, choice)
     if engine != "memory":
         raise ParameterError(
             f"'{engine}' is not an engine for files; use 'memory' or 'duckdb'. Spark frames go to Microdata."
         )
     contents = read_file(path, **options)
-    if form_of(Path(path).expanduser(), options.get("form")) in ("csv", "tsv", "xlsx"):
-        (table,) = filled_records([contents.table], path)
+    if form_of(parts_of(Path(path).expanduser())[0], options.get("form")) in ("csv", "tsv", "xlsx"):
+        name_doubtful(contents.table, path, choice)
+        (table,) = proper_records([contents.table], path, choice)
         contents = replace(contents, table=table)
+    else:
+        choice.refuse(path)
     check_dates(contents.table)
     return LocalEngine.from_arrow(contents.table), _notes(contents)
 
@@ -158,12 +137,13 @@ def _notes(contents: FileContents) -> dict[str, dict[str, Any]]:
     return notes
 
 
-def _on_disk(path: Path, options: dict[str, Any]) -> tuple[Engine, dict[str, dict[str, Any]]]:
+def _on_disk(path: Path, options: dict[str, Any], choice: RowChoice) -> tuple[Engine, dict[str, dict[str, Any]]]:
     from sfumato.data.duckdb_engine import DuckDBEngine
 
     contents, pieces = stream_file(path, **options)
     if pieces is not None:
-        return DuckDBEngine.from_pieces(filled_records(pieces, path), contents.table.schema), {}
+        return DuckDBEngine.from_pieces(proper_records(pieces, path, choice), contents.table.schema), {}
+    choice.refuse(path)
     return DuckDBEngine.from_file(path, contents.table.column_names), _notes(contents)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.errors import DataError, ParameterError, join_names, refuse_unknown, repeated
+from sfumato.errors import DataError, ParameterError, join_names, plural, refuse_unknown, repeated
 from sfumato.lazy import pa
 from sfumato.schema.attribute import RECORD_ID
 
@@ -81,19 +82,39 @@ def refuse_kinds(table: pa.Table, form: str) -> None:
         )
 
 
-def checked_header(header: list[str], path: Path, names: Sequence[str] | None) -> list[str]:
-    """Return the column names: those asked for, else the header's, each there and each one of its kind."""
+def whole_number(option: str, value: object) -> int:
+    """Return an option of reading that counts something; a text of digits will do."""
+    if isinstance(value, bool) or not re.fullmatch(r"\d+", str(value)):
+        raise ParameterError(f"{option} must be a whole number, such as {option}=3.")
+    return int(str(value))
+
+
+def checked_header(header: list[str], path: Path, names: Sequence[str] | None, above: int = 0) -> list[str]:
+    """Return the column names: those asked for, else the header's, each there and each one of its kind.
+
+    `above` says how many rows stand above the one that looks most like the header, for advice.
+    """
     if names is not None:
         if len(names) != len(header):
             raise ParameterError(f"names has {len(names)} names, but {path} has {len(header)} columns.")
         header = list(names)
     if nameless := [i for i, name in enumerate(header, 1) if not name]:
+        if len(nameless) > 1 or header[0]:
+            where = f" The header seems to stand in row {above + 1}: say skip={above}." if above else ""
+            raise DataError(
+                f"column {nameless[0]} of {path} has no name in the header row{_more(nameless)}. Is it a title, or a cell that was "
+                f"merged over several columns?{where} skip= leaves out rows above the header; names= gives all names."
+            )
         raise DataError(
             f"column {nameless[0]} of {path} has no name in the header row. R and pandas write row names there: "
             f"write the file with row.names = FALSE (R) or index=False (pandas), or give all names with names=."
         )
     check_names(header)
     return header
+
+
+def _more(nameless: Sequence[int]) -> str:
+    return "" if len(nameless) == 1 else f", nor have {plural(len(nameless) - 1, 'other')}"
 
 
 def chosen(columns: Sequence[str], header: Sequence[str], path: Path) -> set[str]:

@@ -10,13 +10,13 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from sfumato.errors import DataError, ParameterError
-from sfumato.formats.contents import FileContents, checked_header, chosen, plain, refuse_kinds
+from sfumato.formats.contents import FileContents, checked_header, chosen, plain, refuse_kinds, whole_number
 from sfumato.lazy import pa, pc
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?|-?\.\d+([eE][-+]?\d+)?|NaN|nan|-?[iI]nf")
@@ -34,8 +34,9 @@ class ColumnType:
     column seen in pieces gets the type of the same column seen at once.
     """
 
-    def __init__(self, decimal: str, na: bool, as_text: bool = False) -> None:
+    def __init__(self, decimal: str, na: bool, as_text: bool = False, thousands: str | None = None) -> None:
         self._decimal = decimal
+        self._thousands = thousands
         self._na = na
         self._tried: list[pa.DataType] | None = [] if as_text else None
         """The types that hold all cells so far, the narrowest first; None until there is a word."""
@@ -68,10 +69,13 @@ class ColumnType:
             return
         word = _first_word(cells.slice(0, _LOOK), self._na) or _first_word(cells, self._na)
         if word is not None:
+            (word,) = _ungrouped(pa.chunked_array([[word]]), self._thousands, self._decimal).to_pylist()
             self._tried = _types(word.replace(",", ".") if self._decimal == "," else word)
 
     def _as(self, cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | None:
         clean = _clean(cells, self._na)
+        if pa.types.is_int64(arrow_type) or pa.types.is_float64(arrow_type):
+            clean = _ungrouped(clean, self._thousands, self._decimal)
         if pa.types.is_int64(arrow_type):
             return _whole(clean)
         if pa.types.is_float64(arrow_type):
@@ -95,6 +99,31 @@ def _clean(cells: pa.ChunkedArray, na: bool) -> pa.ChunkedArray:
     trimmed = pc.ascii_trim_whitespace(cells)
     nulls = pa.array(["", "NA"] if na else [""])
     return pc.if_else(pc.is_in(trimmed, nulls), None, trimmed)
+
+
+def _ungrouped(cells: pa.ChunkedArray, mark: str | None, decimal: str) -> pa.ChunkedArray:
+    """Return numbers in groups of three digits without the marks between; other cells, such as 1.5 under ".", as they are."""
+    if mark is None:
+        return cells
+    marks = "[ \u00a0\u202f]" if mark in " \u00a0\u202f" else f"[{mark}]"
+    grouped = pc.match_substring_regex(cells, rf"^[-+]?\d{{1,3}}({marks}\d{{3}})+([{decimal}]\d*)?$")
+    return pc.if_else(grouped, pc.replace_substring_regex(cells, marks, ""), cells)
+
+
+def _above(start: str, separator: str) -> int:
+    """Return how many lines stand above what looks like the header: the first record without an empty cell, of the usual width."""
+    rows, lines = list[list[str]](), list[int]()
+    with _long_cells(), suppress(csv.Error):
+        reader, before = csv.reader(io.StringIO(start, newline=""), delimiter=separator), 0
+        for row in reader:
+            if row:
+                rows.append(row)
+                lines.append(before)
+            before = reader.line_num
+            if len(rows) == 50:
+                break
+    width = max((len(row) for row in rows), default=0)
+    return next((line for row, line in zip(rows, lines, strict=True) if len(row) == width > 1 and all(row)), 0)
 
 
 def _first_word(cells: pa.ChunkedArray, na: bool) -> str | None:
@@ -148,7 +177,7 @@ def _cast(cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | 
         return None
 
 
-_SEPARATORS = ",;\t|"
+_SEPARATORS = ",;\t|^~"
 _SNIFFED = 1 << 19
 _BLOCK = 1 << 22
 _LONGEST = 1 << 26
@@ -163,6 +192,9 @@ class CSVDialect:
     encoding: str
     separator: str
     decimal: str
+    thousands: str | None
+    skip: int
+    """Lines above the header that are left out."""
     header: tuple[str, ...]
     """The header row as it stands in the file."""
     names: tuple[str, ...]
@@ -184,7 +216,7 @@ class CSVDialect:
 
     def kind_of(self, name: str) -> ColumnType:
         """Return a search for the type of a column, which has seen no cell yet."""
-        return ColumnType(self.decimal, self.na, as_text=name in self.text)
+        return ColumnType(self.decimal, self.na, as_text=name in self.text, thousands=self.thousands)
 
 
 def sniff(
@@ -196,23 +228,31 @@ def sniff(
     null_values: str | Sequence[str] | None = None,
     text: str | Sequence[str] = (),
     names: Sequence[str] | None = None,
+    thousands: str | None = None,
+    skip: int | str = 0,
 ) -> CSVDialect:
     """Find how a CSV file is to be read; `read_csv` explains the options."""
     if decimal not in (".", ","):
         raise ParameterError("decimal must be '.' or ','.")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n' or separator == decimal):
         raise ParameterError("the separator must be one character, and not a quote, a new line or the decimal sign.")
+    if thousands is not None and (thousands not in (*".,'’ ", "\u00a0", "\u202f") or thousands in (decimal, separator)):
+        raise ParameterError(
+            "thousands must be a point, a comma, an apostrophe or a blank, and neither the decimal sign nor the separator."
+        )
+    above = whole_number("skip", skip)
     encoding = _known_encoding(encoding) if encoding else _seen_encoding(path)
     _refuse_zero_bytes(path, encoding)
     start, whole = _start(path, encoding)
+    start = "".join(re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", start)[above:]) if above else start
     separator = separator or _sniff(start, decimal)
     first = _records(start, separator, 2)
     if not first:
         raise DataError(f"{path} has a header row that cannot be read, or is longer than {_LONGEST:,} bytes.")
     nulls = ("",) if null_values is None else (null_values,) if isinstance(null_values, str) else tuple(null_values)
-    header = checked_header(first[0], path, names)
+    header = checked_header(first[0], path, names, _above(start, separator) + above)
     return CSVDialect(
-        path, encoding, separator, decimal, tuple(first[0]), tuple(header), nulls, null_values is None,
+        path, encoding, separator, decimal, thousands, above, tuple(first[0]), tuple(header), nulls, null_values is None,
         frozenset(chosen((text,) if isinstance(text, str) else text, header, path)),
         blank_lines=len(start[: len(start) - len(start.lstrip("\r\n"))].splitlines()),
         records=not whole or len(first) > 1 or start.rstrip("\r\n") != start,
@@ -228,13 +268,15 @@ def read_csv(
     null_values: str | Sequence[str] | None = None,
     text: str | Sequence[str] = (),
     names: Sequence[str] | None = None,
+    thousands: str | None = None,
+    skip: int | str = 0,
 ) -> FileContents:
     """Read a CSV file with a header row, packed (.gz) or not.
 
     Parameters
     ----------
     separator
-        Between the cells; found among comma, semicolon, tab and bar if not given.
+        Between the cells; found among comma, semicolon, tab, bar, caret and tilde if not given.
     decimal
         "." or ",". A decimal comma is never guessed.
     encoding
@@ -248,6 +290,10 @@ def read_csv(
         Columns to leave as text whatever they hold, such as codes in which 1.10 and 1.1 differ.
     names
         Column names to use instead of the header's.
+    thousands
+        The mark between groups of three digits: ".", ",", "'", "’" or a blank (every kind of blank is one). It is never guessed.
+    skip
+        Lines above the header that are left out, such as titles.
 
     Notes
     -----
@@ -272,6 +318,8 @@ def read_csv(
         null_values=null_values,
         text=text,
         names=names,
+        thousands=thousands,
+        skip=skip,
     )
     cells = pa.concat_tables(_checked(dialect, _parsed(dialect, streamed=False)))
     columns = [
@@ -381,7 +429,7 @@ def _records(text: str, separator: str, count: int) -> list[list[str]]:
     return found
 
 
-_LIMIT = threading.Lock()
+_LIMIT = threading.RLock()
 
 
 @contextmanager
@@ -429,7 +477,10 @@ def _parsed(dialect: CSVDialect, streamed: bool) -> Iterator[pa.Table]:
     block, given = max(_BLOCK, 1024 * dialect.width), 0
     while True:
         read = pyarrow.csv.ReadOptions(
-            autogenerate_column_names=True, encoding=encoding, block_size=block, skip_rows=dialect.blank_lines
+            autogenerate_column_names=True,
+            encoding=encoding,
+            block_size=block,
+            skip_rows=dialect.skip + dialect.blank_lines,
         )
         try:
             with _tables(dialect.path, streamed, read, parse, convert) as tables:
@@ -511,15 +562,22 @@ def _first_problem(dialect: CSVDialect) -> Exception | None:
     try:
         with _opened(path) as file, _long_cells():
             text = io.TextIOWrapper(file, dialect.encoding, newline="")
+            line = 1 + sum(text.readline() != "" for _ in range(dialect.skip))
             reader = csv.reader(text, delimiter=dialect.separator, strict=True)
             for row in reader:
                 if row and len(row) != width:
+                    above = _above(_start(path, dialect.encoding)[0], dialect.separator)
+                    title = (
+                        f" If the header stands in line {above + 1}, say skip={above}."
+                        if above and not dialect.skip
+                        else ""
+                    )
                     return DataError(
                         f"line {line} of {path} has {len(row)} cells, but the header has {width} (the separator is "
                         f"{_shown(dialect.separator)}). A cell that holds the separator must stand in quotes; "
-                        f"another separator can be given with separator=."
+                        f"another separator can be given with separator=.{title}"
                     )
-                line = reader.line_num + 1
+                line = dialect.skip + reader.line_num + 1
     except UnicodeError:
         return _wrong_encoding(path, dialect.encoding)
     except csv.Error:

@@ -18,11 +18,15 @@ before anything is written.
 
 from __future__ import annotations
 
+import glob
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from sfumato.errors import (
     DataError,
@@ -63,12 +67,13 @@ def read_file(path: str | Path, form: str | None = None, **options: Any) -> File
     Parameters
     ----------
     path
-        The file. Its suffix says the form, unless `form` does.
+        The file. Its suffix says the form, unless `form` does. A folder, or a pattern such as ``parts/*.parquet``, stands for
+        all its files, one after another; folders named ``year=2024`` inside it become a column ``year``.
     form
         A suffix without the dot, such as "csv" or "sav".
     options
-        CSV: ``separator``, ``decimal``, ``encoding``, ``null_values``, ``text``, ``names``
-        (see `sfumato.formats.csv_files.read_csv`). Excel: ``sheet``, ``text``, ``names``
+        CSV: ``separator``, ``decimal``, ``encoding``, ``null_values``, ``text``, ``names``,
+        ``thousands``, ``skip`` (see `sfumato.formats.csv_files.read_csv`). Excel: ``sheet``, ``text``, ``names``, ``skip``
         (see `sfumato.formats.excel_files.read_excel`). Stata, SPSS, SAS: ``encoding``
         (see `sfumato.formats.stat_files.read_stat`). Parquet and Arrow have none.
 
@@ -82,15 +87,120 @@ def read_file(path: str | Path, form: str | None = None, **options: Any) -> File
     The row numbers that pandas keeps beside a Parquet table (``__index_level_0__``) are dropped, as they are
     for a pandas frame.
     """
-    source = Path(path).expanduser()
-    kind = form_of(source, form)
-    with _reading(source):
-        _check_readable(source)
-        reader = _reader(kind)
-        _check_options(reader, options, kind)
-        contents = reader(source, **options)
-        check_names(contents.table.column_names)
+    given = Path(path).expanduser()
+    parts = parts_of(given)
+    kind = form_of(parts[0], form)
+    found = []
+    for source in parts:
+        with _reading(source):
+            _check_readable(source)
+            reader = _reader(kind)
+            _check_options(reader, options, kind)
+            found.append(reader(source, **options))
+    contents = found[0] if parts == [given] else _together(found, parts, given)
+    check_names(contents.table.column_names)
     return contents
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Return the files that a name stands for, in the order of their names: itself, those of a folder, or those of a pattern.
+
+    In a folder, files whose names begin with a point or an underscore are left out, as other programs do.
+    """
+    if path.is_dir():
+        inside = (p for p in sorted(path.rglob("*")) if not re.search(r"(^|/)[._]", p.relative_to(path).as_posix()))
+        parts = [p for p in inside if p.is_file()]
+    elif path.exists() or not re.search(r"[*?\[]", str(path)):
+        return [path]
+    else:
+        parts = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if Path(p).is_file()]
+    if not parts:
+        what = "a folder without files" if path.is_dir() else "a pattern that no file fits"
+        raise DataError(f"{path} is {what}.")
+    if len(suffixes := {p.suffix.lower() for p in parts}) > 1:
+        what = "a folder of" if path.is_dir() else "a pattern for"
+        one = (path / "**" / "*.parquet").as_posix() if path.is_dir() else "*.parquet"
+        forms = join_names(sorted(suffixes))
+        raise DataError(f"{path} is {what} files of several forms ({forms}); name those of one, such as '{one}'.")
+    return parts
+
+
+def _together(found: list[FileContents], parts: list[Path], given: Path) -> FileContents:
+    """Return the records of all files, one after another; folders named year=2024 become a column."""
+
+    tables = []
+    levels = _levels(parts)
+    for contents, part in zip(found, parts, strict=True):
+        if set(contents.table.column_names) != set(found[0].table.column_names):
+            raise DataError(f"{part} has other columns than {parts[0]}; all files of {given} must have the same.")
+        table = contents.table.select(found[0].table.column_names)
+        for i, name in enumerate(table.column_names):  # a column without any value has no type of its own
+            if table.num_rows and table.column(name).null_count == table.num_rows:
+                table = table.set_column(i, name, pa.nulls(table.num_rows))
+        tables.append(_with_levels(table, part, levels))
+    try:
+        together = pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds = {n: {t.schema.field(n).type for t in tables} for n in tables[0].column_names}
+        wrong = [n for n, types in kinds.items() if len(types) > 1]
+        raise DataError(
+            f"column '{wrong[0] if wrong else '?'}' holds different kinds of values in the files of {given}, such as numbers and "
+            "text. Read it as text (text=), or write the files alike."
+        ) from None
+    for i, field in enumerate(together.schema):
+        if pa.types.is_null(field.type):
+            together = together.set_column(i, field.name, together.column(i).cast(pa.string()))
+    return replace(found[0], table=together)
+
+
+def _parquet_parts(given: Path, options: Mapping[str, Any]) -> tuple[FileContents, Iterator[pa.Table]]:
+    """Return the columns of several Parquet files, and their records file by file."""
+    from sfumato.formats.arrow_files import parquet_columns, read_parquet
+
+    parts = parts_of(given)
+    _check_options(parquet_columns, options, "parquet")
+    contents = _together([parquet_columns(part) for part in parts], parts, given)
+    check_names(contents.table.column_names)
+    levels, schema = _levels(parts), contents.table.schema
+
+    def pieces() -> Iterator[pa.Table]:
+        for part in parts:
+            with _reading(part):
+                yield _with_levels(read_parquet(part).table, part, levels).select(schema.names).cast(schema)
+
+    return contents, pieces()
+
+
+def _with_levels(table: pa.Table, part: Path, levels: Mapping[str, Mapping[Path, Any]]) -> pa.Table:
+
+    for name, values in levels.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.repeat(values[part], table.num_rows))
+    return table
+
+
+def _levels(parts: list[Path]) -> dict[str, dict[Path, Any]]:
+    """Return for each name in folders such as year=2024 the value of each file: whole numbers where all are, else text."""
+
+    texts: dict[str, dict[Path, str]] = {}
+    for part in parts:
+        for folder in part.parent.parts:
+            name, sign, value = folder.partition("=")
+            if sign and name:
+                texts.setdefault(name, {})[part] = unquote(value)
+    levels: dict[str, dict[Path, Any]] = {}
+    for name, values in texts.items():
+        kept = [v for v in values.values() if v != _NO_VALUE]
+        whole = bool(kept) and all(re.fullmatch(r"0|-?[1-9]\d{0,17}", v) for v in kept)
+        kind = pa.int64() if whole else pa.string()
+        levels[name] = {
+            part: pa.scalar(None if (v := values.get(part, _NO_VALUE)) == _NO_VALUE else int(v) if whole else v, kind)
+            for part in parts
+        }
+    return levels
+
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def stream_file(path: str | Path, **options: Any) -> tuple[FileContents, Iterator[pa.Table] | None]:
@@ -101,8 +211,15 @@ def stream_file(path: str | Path, **options: Any) -> tuple[FileContents, Iterato
     The file's columns and labels, without records; and the records in pieces for a CSV file, which only our own reader
     takes apart. A Parquet file says itself what it holds.
     """
-    source = Path(path).expanduser()
+    given = Path(path).expanduser()
+    source = parts_of(given)[0]
     kind = form_of(source, None)
+    if source != given:
+        if kind != "parquet":
+            raise DataError(
+                f"{given} stands for several files; engine='duckdb' takes such of Parquet only, or one CSV file."
+            )
+        return _parquet_parts(given, options)
     if kind not in ("csv", "tsv", "parquet"):
         raise DataError(f"engine='duckdb' works on CSV and Parquet files; {source.name} is neither.")
     with _reading(source):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, refuse_unknown
-from sfumato.formats.contents import FileContents, checked_header, chosen, code_text, plain, refuse_kinds
+from sfumato.formats.contents import FileContents, checked_header, chosen, code_text, plain, refuse_kinds, whole_number
 from sfumato.formats.stat_files import check_whole
 from sfumato.lazy import pa
 
@@ -43,8 +43,9 @@ def read_excel(
     sheet: str | int | None = None,
     text: str | Sequence[str] = (),
     names: Sequence[str] | None = None,
+    skip: int | str = 0,
 ) -> FileContents:
-    """Read one sheet of a workbook, its header in the first row.
+    """Read one sheet of a workbook, its header in the first row, or below the rows that are skipped.
 
     Parameters
     ----------
@@ -54,6 +55,8 @@ def read_excel(
         Columns to take as text, even where cells hold numbers.
     names
         Column names to use instead of the header's.
+    skip
+        Rows above the header that are left out, such as titles.
 
     Notes
     -----
@@ -63,17 +66,20 @@ def read_excel(
     not records.
     """
     openpyxl = _openpyxl()
-    rows = _rows(openpyxl, path, sheet, names)
+    above = whole_number("skip", skip)
+    rows = _rows(openpyxl, path, sheet, names, above)
     header = checked_header([_name(v) for v in rows[0]], path, names)
     as_text = chosen((text,) if isinstance(text, str) else text, header, path)
     columns = {}
     for i, name in enumerate(header):
         cells = [row[i] for row in rows[1:]]
-        columns[name] = _column(name, cells, name in as_text)
+        columns[name] = _column(name, cells, name in as_text, above + 2)
     return FileContents(pa.table(columns))
 
 
-def _rows(openpyxl: Any, path: Path, sheet: str | int | None, names: Sequence[str] | None) -> list[list[Any]]:
+def _rows(
+    openpyxl: Any, path: Path, sheet: str | int | None, names: Sequence[str] | None, skip: int
+) -> list[list[Any]]:
     """Return the rows as plain values, all as long as the header, without the empty ones at the end."""
     rows, formulas = _values(openpyxl, path, sheet, computed=False)
     if formulas:
@@ -84,14 +90,15 @@ def _rows(openpyxl: Any, path: Path, sheet: str | int | None, names: Sequence[st
                     f"row {r + 1} of {path} has a formula in column {c + 1} that was never computed. "
                     f"Open the file in Excel or LibreOffice, save it, and try again."
                 )
+    del rows[:skip]
     while rows and all(v is None for v in rows[-1]):
         rows.pop()
     width = max((i + 1 for row in rows for i, v in enumerate(row) if v is not None), default=0)
     if not width:
         raise DataError(f"the sheet of {path} is empty: it has not even a header row.")
-    checked_header(
-        [*map(_name, rows[0]), *[""] * (width - len(rows[0]))][:width], path, names
-    )  # before rows are filled up
+    full = (r for r, row in enumerate(rows[:50]) if sum(v is not None for v in row) == width)
+    first = [*map(_name, rows[0]), *[""] * (width - len(rows[0]))][:width]
+    checked_header(first, path, names, skip + next(full, -skip))  # before rows are filled up
     return [[*row[:width], *[None] * (width - len(row))] for row in rows]
 
 
@@ -163,7 +170,7 @@ def _value(cell: Any, path: Path) -> Any:
     return value
 
 
-def _column(name: str, cells: list[Any], as_text: bool) -> pa.Array:
+def _column(name: str, cells: list[Any], as_text: bool, first: int) -> pa.Array:
     if as_text:
         return pa.array([None if v is None else code_text(v) for v in cells], pa.string())
     kinds = {_KINDS.get(type(v), "values of another kind") for v in cells if v is not None}
@@ -171,7 +178,7 @@ def _column(name: str, cells: list[Any], as_text: bool) -> pa.Array:
         cells = [None if isinstance(v, str) and v.strip() in ("", "NA") else v for v in cells]
         kinds = {_KINDS.get(type(v), "values of another kind") for v in cells if v is not None}
     if len(kinds) > 1:
-        odd = _odd_row(cells)
+        odd = _odd_row(cells, first)
         raise DataError(
             f"column '{name}' mixes {' and '.join(sorted(kinds))} (row {odd} is the first that differs). "
             f"Make it one kind in Excel, or read it as text with text=['{name}']."
@@ -187,8 +194,8 @@ def _column(name: str, cells: list[Any], as_text: bool) -> pa.Array:
     return pa.array(cells, pa.string() if kind == "text" else None)
 
 
-def _odd_row(cells: list[Any]) -> int:
-    known = [(row, _KINDS.get(type(v), "")) for row, v in enumerate(cells, 2) if v is not None]
+def _odd_row(cells: list[Any], first: int) -> int:
+    known = [(row, _KINDS.get(type(v), "")) for row, v in enumerate(cells, first) if v is not None]
     return next(row for row, kind in known if kind != known[0][1])
 
 

@@ -70,6 +70,10 @@ class Against(Measure, abstract=True):
         """Check the measure against this snooper."""
         self.measure.check(outcome, self.snooper)
 
+    def beside(self, data: Microdata) -> tuple[str, ...]:
+        """Return those of the measure."""
+        return self.measure.beside(data)
+
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
         """Prepare the measure."""
         return self.with_(measure=self.measure.prepare(data, model))

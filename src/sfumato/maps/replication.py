@@ -298,7 +298,7 @@ def needed_columns(
         columns = measure.columns(data.schema)
         if columns is None:
             return None
-        wanted |= set(columns)
+        wanted |= {*columns, *measure.beside(data)}
     for name in wanted:
         data.kind(name)  # refuses an unknown name
     design = {a.name for a in data.schema if a.is_design}

@@ -168,18 +168,26 @@ def _compared(schema: Schema) -> tuple[str, ...]:
 
 
 def _root(schema: Schema, name: str) -> str:
-    """Return the last column in the chain that a column follows: both are drawn from one record and stay consistent."""
+    """Return the last column in the chain that a column follows: both are drawn from one record and stay consistent.
+
+    All columns of a formula have one: that of the first of them.
+    """
     seen = {name}
-    while (key := schema[name].follows) is not None and key not in seen:
-        name = key
-        seen.add(key)
-    return name
+    while True:
+        beside = (
+            schema.sources(a.name) for a in schema if a.follows is not None and name in schema.sources(a.name)[1:]
+        )
+        keys = schema.sources(name) or next(beside, ())
+        if not keys or keys[0] in seen:
+            return name
+        name = keys[0]
+        seen.add(name)
 
 
 def _gaussian(real: Batch) -> tuple[str, ...]:
     """Return the numeric columns to draw from the normal distribution, household columns first."""
     schema = real.schema
-    followed = {a.follows for a in schema}
+    followed = {source for a in schema for source in schema.sources(a.name)}
     names = [
         a.name
         for a in schema

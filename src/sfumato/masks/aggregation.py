@@ -67,7 +67,7 @@ class AggregateColumns(Mask):
     def schema_after(self, schema: Schema) -> Schema:
         """Return the schema with the total, and without the parts unless they are kept."""
         parts = [schema[name] for name in self.columns]
-        gone = with_followers(schema, self.columns) if self.parts == "drop" else ()
+        gone = schema.with_followers(self.columns) if self.parts == "drop" else ()
         kept = schema.keep(lambda a: a.name not in gone)
         if self.total in kept:
             raise SchemaError(f"the data have a column '{self.total}' already. Choose another name for the total.")
@@ -102,14 +102,6 @@ class AggregateColumns(Mask):
         if self.parts == "keep":
             said = f"{self.total} is released beside its parts {join_names(self.columns)}: this hides nothing"
         return (Guarantee(step, said, "the total of every record compared with its parts; columns looked up"),)
-
-
-def with_followers(schema: Schema, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the removed columns and those that follow them: a function of a column would reveal part of it."""
-    gone = list(names)
-    while new := [a.name for a in schema if a.follows in gone and a.name not in gone]:
-        gone += new
-    return tuple(gone)
 
 
 def _adds_up(form: MatrixForm, before: Microdata, total: Numbers) -> bool:

@@ -381,8 +381,7 @@ class CopulaSynthesis(Mask):
 
     @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        wanted = self._wanted(schema)
-        return tuple(n for n in wanted if schema[n].follows not in wanted)
+        return schema.free(self._wanted(schema))
 
     def schema_after(self, schema: Schema) -> Schema:
         """Return the schema of the new file."""

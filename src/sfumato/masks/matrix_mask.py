@@ -24,7 +24,6 @@ from sfumato.contract import (
 )
 from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError, join_names
-from sfumato.masks.aggregation import with_followers
 from sfumato.masks.column_settings import check_by_column, limited_columns, numeric_columns, replace_numbers
 from sfumato.schema import Attribute, Level, Role, Scale, Schema
 from sfumato.typing import Numbers, Whole
@@ -123,7 +122,7 @@ class MatrixMask(Mask):
             return Schema(tuple(made.values()))
         if self.out == self.columns:
             return Schema(tuple(made.get(a.name, a) for a in schema))
-        gone = with_followers(schema, self.columns)
+        gone = schema.with_followers(self.columns)
         kept = schema.keep(lambda a: a.name not in gone)
         return Schema((*kept, *made.values()))
 

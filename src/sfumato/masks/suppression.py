@@ -437,10 +437,7 @@ class SuppressColumns(Mask):
 
     @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        gone = [schema[name].name for name in self.columns]
-        while new := [a.name for a in schema if a.follows in gone and a.name not in gone]:
-            gone += new
-        return tuple(gone)
+        return schema.with_followers(schema[name].name for name in self.columns)
 
     def schema_after(self, schema: Schema) -> Schema:
         """Return the schema without the suppressed columns."""

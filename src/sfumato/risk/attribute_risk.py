@@ -15,7 +15,8 @@ from sfumato.contract import Measure, Need, NoiseModel, Release, ReleaseModel, S
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Kind
 from sfumato.data.microdata import Microdata, check_numeric
-from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.risk.telling_columns import telling_columns
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
@@ -133,6 +134,8 @@ class AttributeRisk(Measure):
     The `Snooper` says what he knows: which record is the target's (or only with some probability), the noise level,
     other columns. `low` and `high` restrict the targets to a range of quantiles, to protect holders of extreme values:
     ``AttributeRisk("salary", low=0.99)`` is the risk of the top one percent. Source: R-U paper, equations 3.3 and 4.8.
+
+    Where other released columns determine this one (its logarithm, a total and the other parts), he takes the better of the two.
     """
 
     side: ClassVar[Side] = Side.RISK
@@ -146,6 +149,7 @@ class AttributeRisk(Measure):
     )
     range_: Any = learned("column", "low", "high", default=None)
     population: Any = learned("column", default=None)
+    tellers: Any = learned("column", default=None)
 
     @override
     def validate(self) -> None:
@@ -186,7 +190,11 @@ class AttributeRisk(Measure):
         if not len(known):
             raise DataError(f"column '{self.column}' has no values, so there is nothing to disclose.")
         ends = np.quantile(known, [self.low, self.high])
-        return self.learn(range_=(float(ends[0]), float(ends[1])))
+        return self.learn(range_=(float(ends[0]), float(ends[1])), tellers=telling_columns(data, self.column))
+
+    def beside(self, data: Microdata) -> tuple[str, ...]:
+        """Return the columns that tell this one."""
+        return tuple(dict.fromkeys(n for one in telling_columns(data, self.column) for n in one.sources))
 
     @property
     def everyone(self) -> bool:
@@ -200,7 +208,7 @@ class AttributeRisk(Measure):
 
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return the mean squared error, shape (1,); of some targets: their squared errors and number per record, (2,)."""
-        if snooper.strategy == "naive" and snooper.match_probability == 1 and self.everyone:
+        if snooper.strategy == "naive" and snooper.match_probability == 1 and self.everyone and not self.tellers:
             mean = kernels.column_pairs.mean_square_difference(*outcome.pair(self.column))
             if not math.isnan(mean):
                 return np.array([mean])
@@ -222,6 +230,17 @@ class AttributeRisk(Measure):
 
     def _all_errors(self, outcome: Release, snooper: Snooper) -> Numbers:
         x, y = outcome.pair(self.column)
+        errors = self._errors_of(outcome, x, y, snooper)
+        for one in self.tellers or ():
+            told = one.predict(outcome)
+            if told is None or np.isnan(told[~np.isnan(x)]).any():
+                continue
+            other = self._errors_of(outcome, x, told, snooper)
+            if np.nanmean(other) < np.nanmean(errors):
+                errors, outcome.memory["told by", self.column, snooper] = other, one.sources
+        return errors
+
+    def _errors_of(self, outcome: Release, x: Numbers, y: Numbers, snooper: Snooper) -> Numbers:
         z = covariates(outcome, snooper) if snooper.covariates else np.zeros((len(x), 0))
         both = ~(np.isnan(x) | np.isnan(y) | np.isnan(z).any(axis=1))
         if not both.any():
@@ -268,12 +287,15 @@ class AttributeRisk(Measure):
         self.check(outcome)
         ready = self.prepare(outcome.original)
         errors = ready._errors(outcome, snooper or Snooper())
+        told = outcome.memory.get(("told by", self.column, snooper or Snooper()), ())
         known = errors[~np.isnan(errors)]
         if not len(known):
             raise NotApplicable(f"no record of '{self.column}' lies between quantiles {self.low:g} and {self.high:g}.")
         score = ready.to_score(known[:, None], outcome.original.schema)
+        tell = "tells" if len(told) == 1 else "tell"
         return replace(
             score,
+            words=f"{score.words}, since {join_names(told)} {tell} it" if told else score.words,
             find_records=lambda: outcome.per_original(reciprocal(errors)),
             details={"rms error": math.sqrt(float(known.mean())), "targets": float(len(known))},
             groups=self._by_group(outcome.pair(self.column)[0], errors),
@@ -301,6 +323,8 @@ class AttributeRisk(Measure):
 
     def by_formula(self, model: ReleaseModel, snooper: Snooper) -> float | None:
         """Return the risk under the model of any recipe that releases a record for each person."""
+        if any(not one.linked for one in self.tellers or ()):
+            return None
         found = model.joint((self.column, *snooper.covariates))
         if found is None or not (self.everyone or model.extremes):
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,8 +15,9 @@ from sfumato import charts
 from sfumato.attacks.attacker_file import key_names
 from sfumato.contract import Measure, Release, Snooper
 from sfumato.contract.score import Figure, Score, Section, TextTable, digits
-from sfumato.data import Kind
+from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Classes, Missing
+from sfumato.data.engine import LocalEngine
 from sfumato.errors import NotApplicable, SfumatoError, count_of, join_names, plural
 from sfumato.lazy import pd
 from sfumato.risk.anonymity import DeltaPresence, KAnonymity, KMap
@@ -41,6 +42,7 @@ from sfumato.risk.log_linear import LogLinearRisk
 from sfumato.risk.membership import Membership
 from sfumato.risk.population_uniques import PopulationUniques
 from sfumato.risk.special_uniques import SUDA
+from sfumato.risk.telling_columns import determined_columns
 from sfumato.risk.unique_matches import MatchRisk
 from sfumato.typing import Flags
 
@@ -128,6 +130,7 @@ def verdict(profile: RiskProfile) -> tuple[str, ...]:
         _missing(profile),
         _by_rule(profile),
         _keys(profile),
+        _determined(profile),
         *_learned(profile),
         _linked(profile),
     ]
@@ -137,11 +140,13 @@ def verdict(profile: RiskProfile) -> tuple[str, ...]:
 def _records(profile: RiskProfile) -> str:
     found, k, names = profile.classes, profile.k, ", ".join(profile.keys)
     counted, f, rest = ~_blank(found), found.matches, ""
-    if blank := int(found.sizes[~counted].sum()):
+    blank = profile.left_out + int(found.sizes[~counted].sum())
+    if not counted.all():
         f = np.round(found.matching(np.where(counted, found.sizes, 0))).astype(np.int64)
+    if blank:
         which = "1 record of which nearly every key is missing, and which" if blank == 1 else (
             f"{blank:,} records of which nearly every key is missing, and which")  # fmt: skip
-        rest = f" Not counted: {which} would match everybody."
+        rest = f" Left out: {which} would match everybody."
     sizes, f = found.sizes[counted], f[counted]
     n, unique, below = int(sizes.sum()), int(sizes[f == 1].sum()), int(sizes[f < k].sum())
     if unique:
@@ -156,16 +161,37 @@ def _records(profile: RiskProfile) -> str:
 def _blank(found: Classes) -> Flags:
     """Return the classes that lack more than three keys in four, shape (c,): a verdict does not rest on whom they match.
 
+    Those that lack half of the keys are among them where they are one record in a hundred at most: subtotals lack as many.
     None where a missing key does not match anything, and none where there are no others.
     """
     missing = np.sum([codes < 0 for codes in found.codes], axis=0)
     blank: Flags = 4 * missing > 3 * len(found.codes)
+    half = (2 * missing >= len(found.codes)) & (missing > 1)
+    if 100 * int(found.sizes[half].sum()) <= int(found.sizes.sum()):
+        blank = blank | half
     return blank if found.rule == "wildcard" and not blank.all() else np.zeros(len(found), bool)
+
+
+def _answered(outcome: Release, snooper: Snooper, missing: Missing) -> tuple[Release, Classes | None]:
+    """Return a file that is looked at as it is without its blank records, and the classes of all if there are such.
+
+    In a masked file they stay: there a method may have suppressed the keys.
+    """
+    data = outcome.masked
+    if outcome.changed or not isinstance(data.engine, LocalEngine):
+        return outcome, None
+    found = released_classes(outcome, snooper, missing)
+    blank = _blank(found)
+    if not blank.any():
+        return outcome, None
+    rows = data.batch().keep(~blank[found.labels]).rows
+    kept = Microdata(data.engine.hold(rows), data.schema)
+    return replace(outcome, original=kept, implicates=(kept,), memory={}), found
 
 
 def _by_rule(profile: RiskProfile) -> str:
     """Say how many records are unique under each rule for missing keys, where that makes a difference."""
-    found = profile.classes
+    found = profile.every or profile.classes
     complete = np.all([codes >= 0 for codes in found.codes], axis=0)
     if profile.missing != "wildcard" or complete.all():
         return ""
@@ -249,14 +275,34 @@ def _keys(profile: RiskProfile) -> str:
     )
 
 
+def _determined(profile: RiskProfile) -> str:
+    """Say which columns determine others, and which of these no mask carries along."""
+    data = profile.outcome.original
+    found = [one for one in determined_columns(data) if one.name in profile.outcome.masked.schema]
+    if not found:
+        return ""
+    said = [
+        f"{one.name} is told by {join_names(one.sources)}" if one.values else f"{one.name} equals {one.follows}"
+        for one in found
+    ]
+    listed = "; ".join(said)
+    if alone := [one.name for one in found if data.schema[one.name].follows is None]:
+        return (
+            f"Some columns are functions of others, and a mask that changes one alone hides nothing: {listed}. The schema does not "
+            f"say so of {join_names(alone)}: add follows to it, so that masks change both."
+        )
+    return f"Some columns are functions of others: {listed}. Masks carry them along, as the schema says (follows)."
+
+
 def _learned(profile: RiskProfile) -> list[str]:
     """Say which confidential columns are known without telling records apart, and which numbers are known as they were."""
     found = list(zip(profile.measures, profile.scores, strict=True))
     sentences = [_sentence(s) for m, s in found if m.name == "l_diversity" and s.value > 0]
     numbers = [(m.columns(profile.outcome.original.schema) or ("",), s) for m, s in found if m.name == "attribute_risk"]
-    if exact := [name for (name, *_), score in numbers if math.isinf(score.value)]:
+    worked_out = [s for _, s in numbers if ", since " in s.words]  # from other columns
+    if exact := [name for (name, *_), s in numbers if math.isinf(s.value) and s not in worked_out]:
         sentences.append(f"Who finds a record knows {join_names(exact)} exactly: the values are released as they were.")
-    return sentences + [_sentence(score) for _, score in numbers if math.isfinite(score.value)]
+    return sentences + [_sentence(s) for _, s in numbers if math.isfinite(s.value) or s in worked_out]
 
 
 def _sentence(score: Score) -> str:
@@ -304,6 +350,8 @@ class RiskProfile:
     scores: tuple[Score, ...]
     refused: Mapping[str, str]
     """Why the other measures do not apply, by their labels."""
+    every: Classes | None = None
+    """The classes of all records, where some were left out since nearly every key is missing."""
 
     def __repr__(self) -> str:
         return f"RiskProfile({len(self.scores)} measures of {len(self.outcome.masked):,} records, by {', '.join(self.keys)})"
@@ -323,6 +371,11 @@ class RiskProfile:
     def keys(self) -> tuple[str, ...]:
         """What the snooper looks for records by."""
         return key_names(self.outcome, self.snooper)
+
+    @property
+    def left_out(self) -> int:
+        """Records of the file that were left out."""
+        return 0 if self.every is None else int(self.every.sizes.sum() - self.classes.sizes.sum())
 
     @cached_property
     def classes(self) -> Classes:
@@ -408,7 +461,10 @@ class RiskProfile:
         matches = of_original(self.outcome, self.classes, self.classes.matches)
         order = np.argsort(-np.nan_to_num(risk, nan=-1.0), kind="stable")[:count]
         order = order[~np.isnan(risk[order])]
-        return pd.DataFrame({"row": order + 1, "matches": matches[order].astype(int), "risk": risk[order]})
+        rows = (
+            np.sort(self.outcome.original.batch([]).ids)[order] + 1
+        )  # an id is the position at which a record was read
+        return pd.DataFrame({"row": rows, "matches": matches[order].astype(int), "risk": risk[order]})
 
     def by_group(self, column: str) -> pd.DataFrame:
         """Return the risk of the records that share each value of a released column, the riskiest group first.
@@ -506,6 +562,7 @@ def risk_profile(
     """
     snooper = snooper or Snooper()
     key_names(outcome, snooper)
+    outcome, every = _answered(outcome, snooper, missing)
     applied, scores, refused = [], [], {}
     asked = [*default_measures(outcome, snooper, k, missing, fraction), *measures]
     for i, measure in enumerate(asked):
@@ -520,7 +577,7 @@ def risk_profile(
         refused[DistanceLinkage().label()] = (
             f"it takes long for more than {LINKED:,} records. Ask for DistanceLinkage() by name, or --measure distance_linkage."
         )
-    return RiskProfile(outcome, snooper, k, missing, fraction, tuple(applied), tuple(scores), refused)
+    return RiskProfile(outcome, snooper, k, missing, fraction, tuple(applied), tuple(scores), refused, every)
 
 
 def _ranges(edges: Sequence[int]) -> list[str]:

@@ -84,7 +84,8 @@ class Attribute:
     missing
         Codes that mean "no answer" (for example 99). Nothing is taken as missing unless it is named here.
     follows
-        Name of a column that this one is a function of, and must stay consistent with.
+        What this column is a function of, and must stay consistent with: the name of a column, or a formula of columns such as
+        ``wage + bonus`` or ``log(wage)``.
     values
         Numbers for ordered categories: ``{"low": 1, "high": 2}``.
     labels

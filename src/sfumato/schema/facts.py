@@ -325,8 +325,18 @@ _PATTERNS = {
     "digits": re.compile("^[0-9]+$"),
     "iso_dates": re.compile("^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
     "commas": re.compile("^-?[0-9]+,?[0-9]*$"),
+    "points_between": re.compile(r"^-?[0-9]{1,3}([.][0-9]{3})*(,[0-9]*)?$"),
+    "commas_between": re.compile(r"^-?[0-9]{1,3}(,[0-9]{3})*([.][0-9]*)?$"),
+    "blanks_between": re.compile("^-?[0-9]{1,3}([ \u00a0\u202f'’][0-9]{3})*([.,][0-9]*)?$"),
 }
-"""Texts that are not what they look like: numbers, dates, numbers with a decimal comma."""
+"""Texts that are not what they look like: numbers, dates, numbers with a decimal comma or with marks between thousands."""
+_MARKS = {
+    "commas": ",",
+    "points_between": "[.][0-9]{3}",
+    "commas_between": ",[0-9]{3}([.]|,|$)",
+    "blanks_between": "[^0-9.,-][0-9]{3}",
+}
+"""What some of the texts must have."""
 _FEW = 2_000
 """So many different texts are looked at one by one: asking an engine takes longer."""
 
@@ -355,6 +365,8 @@ class ColumnFacts:
         Some text is blank or reads like "no answer".
     commas
         All text that is not blank is numbers, some of them with a decimal comma.
+    points_between, commas_between, blanks_between
+        All text that is not blank is numbers, some of them with such marks between thousands (an apostrophe is taken as a blank).
     """
 
     name: str
@@ -373,6 +385,9 @@ class ColumnFacts:
     iso_dates: bool = False
     no_answer: bool = False
     commas: bool = False
+    points_between: bool = False
+    commas_between: bool = False
+    blanks_between: bool = False
 
     @property
     def present(self) -> int:
@@ -564,9 +579,12 @@ def _text_facts(texts: list[str]) -> dict[str, Any]:
         **{
             fact: all(pattern.search(text) for text in filled)
             for fact, pattern in _PATTERNS.items()
-            if fact != "commas"
+            if fact not in _MARKS
         },
-        "commas": all(_PATTERNS["commas"].search(text) for text in filled) and any("," in text for text in filled),
+        **{
+            fact: all(_PATTERNS[fact].search(text) for text in filled) and any(re.search(mark, text) for text in filled)
+            for fact, mark in _MARKS.items()
+        },
         "no_answer": any(not text or text.lower() in _NO_ANSWERS for text in texts),
     }
 
@@ -628,7 +646,7 @@ def _expressions(name: str, kind: str, dtype: Any) -> dict[str, nw.Expr]:
             "longest": filled.str.len_chars().max(),
             "digits": each(_PATTERNS["digits"].pattern),
             "iso_dates": each(_PATTERNS["iso_dates"].pattern),
-            "commas": each(_PATTERNS["commas"].pattern) & filled.str.contains(",").any(),
+            **{fact: each(_PATTERNS[fact].pattern) & filled.str.contains(mark).any() for fact, mark in _MARKS.items()},
             "no_answer": ((text == "") | text.str.to_lowercase().is_in(_NO_ANSWERS)).any(),
         }
     return asked

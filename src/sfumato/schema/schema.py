@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
 from sfumato.errors import SchemaError, join_names, repeated, unknown_name
 from sfumato.files import write_text
 from sfumato.schema.attribute import Attribute, Role, Scale
+from sfumato.schema.dependence import FunctionalDependence, frame_dependences
 from sfumato.schema.facts import (
     BODY,
     CONFIDENTIAL,
@@ -40,6 +43,7 @@ from sfumato.schema.facts import (
     first_hint,
     words,
 )
+from sfumato.schema.formula import ColumnFormula
 from sfumato.schema.hierarchy import Hierarchy, PrefixHierarchy
 from sfumato.schema.interval_hierarchy import DateHierarchy
 from sfumato.toml import dump, parse
@@ -61,6 +65,8 @@ class Schema:
     """
 
     attributes: tuple[Attribute, ...]
+    reading: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """How the file that the schema describes is read, such as ``{"separator": ";", "decimal": ","}``; never published."""
     _by_name: ClassVar[Mapping[str, Attribute]]
 
     def __post_init__(self) -> None:
@@ -76,10 +82,11 @@ class Schema:
             if len(many := [a.name for a in attributes if a.role is role]) > 1:
                 raise SchemaError(f"only one column can have the role '{role}', but the schema has {join_names(many)}.")
         for a in attributes:
-            if a.follows is not None and a.follows not in self:
-                raise SchemaError(
-                    f"'{a.name}' follows another, but " + unknown_name("column", a.follows, names, "the schema")
-                )
+            for source in self.sources(a.name):
+                if source not in self:
+                    raise SchemaError(
+                        f"'{a.name}' follows another, but " + unknown_name("column", source, names, "the schema")
+                    )
 
     # -- looking things up
 
@@ -112,12 +119,36 @@ class Schema:
         names = self.names(role=role)
         return names[0] if names else None
 
+    def formula(self, name: str) -> ColumnFormula | None:
+        """Return the formula of columns that a column follows; ``None`` if it follows one column as it is, or nothing."""
+        follows = self[name].follows
+        if follows is None or follows in self or re.fullmatch(r"[\w. ]+", follows):
+            return None
+        return ColumnFormula(follows)
+
+    def sources(self, name: str) -> tuple[str, ...]:
+        """Return the columns that a column follows: none, one, or those of its formula."""
+        follows, formula = self[name].follows, self.formula(name)
+        return formula.columns if formula is not None else () if follows is None else (follows,)
+
+    def free(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the columns that follow none of the others: masks change these, and the others follow."""
+        names = tuple(names)
+        return tuple(n for n in names if not set(names).intersection(self.sources(n)))
+
+    def with_followers(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns and all that follow them: a function of a column reveals part of it."""
+        found = list(names)
+        while new := [a.name for a in self if a.name not in found and set(found).intersection(self.sources(a.name))]:
+            found += new
+        return tuple(found)
+
     # -- changing (a schema is immutable: these return another one)
 
     def change(self, name: str, **changes: Any) -> Schema:
         """Return a schema with one attribute corrected; its guessed reason becomes "set by hand"."""
         new = self[name].with_(**{"reason": "set by hand", **changes})
-        return Schema(tuple(new if a.name == name else a for a in self.attributes))
+        return replace(self, attributes=tuple(new if a.name == name else a for a in self.attributes))
 
     def roles(self, **roles: Iterable[str] | str) -> Schema:
         """Return a schema with roles set: ``schema.roles(key=["age", "zip"], confidential="income")``."""
@@ -125,19 +156,22 @@ class Schema:
         for role, names in roles.items():
             for name in [names] if isinstance(names, str) else names:
                 new[name] = (new.get(name) or self[name]).with_(reason="set by hand", role=role)
-        return Schema(tuple(new.get(a.name, a) for a in self.attributes))
+        return replace(self, attributes=tuple(new.get(a.name, a) for a in self.attributes))
 
     def keep(self, predicate: Callable[[Attribute], bool]) -> Schema:
         """Return a schema of the attributes for which `predicate` holds; links to dropped ones are cut."""
         kept = [a for a in self.attributes if predicate(a)]
         names = {a.name for a in kept}
-        return Schema(tuple(a if a.follows is None or a.follows in names else a.with_(follows=None) for a in kept))
+        return Schema(tuple(a if names.issuperset(self.sources(a.name)) else a.with_(follows=None) for a in kept))
 
     # -- TOML
 
     def to_toml(self) -> str:
         """Return the schema as TOML, for a person to read and correct."""
-        return dump({"version": SCHEMA_VERSION}, "attribute", [a.to_dict() for a in self.attributes])
+        header: dict[str, Any] = {"version": SCHEMA_VERSION}
+        if self.reading:
+            header["read"] = {name: list(v) if isinstance(v, tuple) else v for name, v in self.reading.items()}
+        return dump(header, "attribute", [a.to_dict() for a in self.attributes])
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
@@ -155,7 +189,10 @@ class Schema:
         attributes = table.get("attribute")
         if not isinstance(attributes, list):
             raise SchemaError("a schema file holds one [[attribute]] table per column; this one has none.")
-        return cls(tuple(Attribute.from_dict(a) for a in attributes))
+        reading = table.get("read", {})
+        if not isinstance(reading, Mapping):
+            raise SchemaError('read is a table of options, such as read = { separator = ";", decimal = "," }.')
+        return cls(tuple(Attribute.from_dict(a) for a in attributes), dict(reading))
 
     def write(self, path: str | Path) -> None:
         """Write the schema to a TOML file."""
@@ -198,6 +235,8 @@ def check_version(what: str, version: object, newest: int) -> None:
 # Where names and values leave it open, the guess errs towards protection, and says so. A reason never quotes a value.
 
 
+_FOLLOWED = 2_000
+"""Values of a column that another is looked up by."""
 _FEW_CODES = 200
 """Whole numbers with fewer different values than this may be ages, counts or codes."""
 _SAYS_SOMETHING = 20
@@ -214,14 +253,52 @@ def guess_schema(frame: object) -> Schema:
     >>> guessed["salary"].role.value, guessed["age"].reason
     ('confidential', 'The name suggests an age.')
     """
-    return schema_of(facts_of(frame))
+    guessed = schema_of(facts_of(frame))
+    names = [a.name for a in guessed if a.role in (Role.KEY, Role.CONFIDENTIAL)]
+    return with_dependences(guessed, *frame_dependences(frame, names))
+
+
+def with_dependences(schema: Schema, found: Iterable[FunctionalDependence], sure: bool) -> Schema:
+    """Return a schema that says which columns others determine; if that is sure of all records, they follow.
+
+    A column that goes with more than a few thousand values of another is only named: to follow, it needs a formula.
+    """
+    told = {one.name: one for one in found}
+    attributes = []
+    for a in schema:
+        if (one := told.get(a.name)) is not None:
+            follows = sure and one.values <= _FOLLOWED
+            how = (
+                "Masks carry it along (follows)."
+                if follows
+                else f'Set follows = "{one.follows}" so that masks carry it along.'
+            )
+            a = a.with_(reason=f"{a.reason} {one.words()} {how}", follows=one.follows if follows else None)
+        attributes.append(a)
+    return Schema(tuple(attributes))
 
 
 def schema_of(columns: Sequence[ColumnFacts]) -> Schema:
     """Guess from facts alone."""
     named = {facts.name: _named(facts, columns) for facts in columns}
     design = {role: _chosen(role, columns, named) for role in (Role.WEIGHT, Role.HOUSEHOLD, Role.CONTRIBUTOR)}
-    return Schema(tuple(_attribute(facts, named[facts.name], design) for facts in columns))
+    guessed = Schema(tuple(_attribute(facts, named[facts.name], design) for facts in columns))
+    if len(columns) == 1 and columns[0].kind == TEXT and (signs := separators_in(columns[0].name)):
+        (a,) = guessed
+        said = join_names([repr(s) for s in signs])
+        doubt = f"The file has one column, and its name holds {said}: was it read with another separator than it has?"
+        return Schema((a.with_(reason=f"{a.reason} {doubt}"),))
+    return guessed
+
+
+def separators_in(name: str) -> list[str]:
+    """Return the signs in the name of an only column that may stand between the names of several, the most frequent first.
+
+    >>> separators_in("age;sex;income"), separators_in("full name")
+    ([';'], [])
+    """
+    signs = Counter(re.findall(r"[^\w\s().'\"-]|\t| ", name))
+    return [sign for sign, n in signs.most_common() if n >= (3 if sign == " " else 1)]
 
 
 # -- what the name says, where the values do not speak against it
@@ -332,7 +409,7 @@ def _text_of_one(facts: ColumnFacts, hint: Hint | None) -> str:
     if facts.longest >= _LONG and seldom:
         return "Long text that seldom repeats may name people; to be safe it is an identifier."
     if hint is not None:
-        numbers = facts.digits or facts.commas
+        numbers = facts.digits or facts.commas or facts.points_between or facts.commas_between or facts.blanks_between
         by_nature = hint.role is Role.CONFIDENTIAL or (hint.shape == "ordered" and numbers)
         if by_nature or not facts.nearly_unique or (hint.shape == "codes" and _prefixes(facts, hint) is not None):
             return ""
@@ -474,7 +551,11 @@ def _prefixes(facts: ColumnFacts, hint: Hint | None) -> PrefixHierarchy | None:
 
 def _doubts(facts: ColumnFacts, role: Role) -> list[str]:
     doubts = []
-    if facts.commas:
+    between = {"thousands='.', decimal=','": facts.points_between, "thousands=','": facts.commas_between}
+    between["thousands=' ' (or the apostrophe that it has), and decimal=',' where it has one"] = facts.blanks_between
+    if how := next((how for how, there in between.items() if there and not facts.digits), ""):
+        doubts.append(f"Its numbers have marks between thousands, and were read as text: read the file with {how}.")
+    elif facts.commas:
         doubts.append("Its numbers have a decimal comma, and were read as text: read the file with decimal=','.")
     if role in (Role.KEY, Role.CONFIDENTIAL) and facts.records:
         if not facts.present:

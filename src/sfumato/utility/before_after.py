@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Release
 from sfumato.data import Kind, Microdata
+from sfumato.data.columns import Column
 from sfumato.errors import DataError, SchemaError
 from sfumato.lazy import pd
 from sfumato.schema import Scale
@@ -147,9 +148,9 @@ def tables(files: Files) -> pd.DataFrame:
     """
     rows: list[tuple[str, str, float]] = []
     if len(files.original) >= files.fewest and all(len(d) for d in files.outcome.implicates):
-        weights = weights_of(files.original, files.weighted)
+        weights, original = weights_of(files.original, files.weighted), _relabelled(files)
         each = [
-            (data, {n: coded(files.original, data, n, weights, BINS, "quantiles") for n in files.released})
+            (data, {n: coded(original, data, n, weights, BINS, "quantiles") for n in files.released})
             for data in files.outcome.implicates
         ]
 
@@ -167,6 +168,35 @@ def tables(files: Files) -> pd.DataFrame:
         rows = [(one, two, distance(one, two)) for one, two in pairs]
     frame = pd.DataFrame(rows, columns=["first", "second", "distance"])
     return frame.sort_values("distance", ascending=False, kind="stable", ignore_index=True)
+
+
+def _relabelled(files: Files) -> Microdata:
+    """Return the original with the categories of text under the labels that the release has for them."""
+    new: dict[str, Column] = {}
+    for name in files.categories:
+        column = files.original.batch([name]).column(name)
+        if column.kind is Kind.CATEGORY and len(column.codes[1]):
+            codes, (*labels, _) = _recoded(files, name)
+            values = list(dict.fromkeys(labels))
+            if labels != [label_of(value) for value in column.codes[1]]:
+                places = np.array([*(values.index(label) for label in labels), -1])
+                new[name] = Column.from_codes(places[codes], values)
+    if not new:
+        return files.original
+    rows = files.original.batch().with_columns(new).rows
+    return Microdata(files.original.engine.hold(rows), files.original.schema)
+
+
+def renamed_columns(outcome: Release) -> list[str]:
+    """Return the columns of categories in which some released label is none of the original's, nor above one in a hierarchy."""
+    files = Files(outcome, outcome.original.schema.names(), False, 1)
+    found = []
+    for name in files.categories:
+        if outcome.original.kind(name) is Kind.CATEGORY:
+            released = set(_amounts(_coded(outcome.masked, name), None)) - {MISSING}
+            if released - set(_recoded(files, name)[1]):
+                found.append(name)
+    return found
 
 
 def correlations(files: Files) -> pd.DataFrame:
@@ -229,7 +259,8 @@ def distributions(files: Files) -> pd.DataFrame:
         if len(joined) == 1 and len(every) > 1:
             continue  # every value is rare, as names are
         for together in joined:
-            said = together[0] if len(together) == 1 else f"{len(together)} rare ones"
+            new = not any(counts.get(v, 0) for v in together)
+            said = together[0] if len(together) == 1 else f"{len(together)} {'new' if new else 'rare'} ones"
             rows.append((name, said, sum(before.get(v, 0.0) for v in together), sum(after[v] for v in together)))
     return with_difference(pd.DataFrame(rows, columns=["column", "category", "before", "after"]))
 
