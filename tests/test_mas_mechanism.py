@@ -134,7 +134,7 @@ def test_no_confidential_value_of_a_record_moves_sums_by_more_than_is_charged(
 ) -> None:
     dataset, frame = tiny(kind)
     shares = []
-    for seed in range(90):
+    for seed in range(70):
         rng = np.random.default_rng([seed, len(kind)])
         asked, chosen, settings = request(rng, dataset), universe(rng, dataset), policy(rng, drops=seed % 3 == 0)
         sums, losses, mechanism = protected(dataset, settings, chosen, asked)
@@ -152,7 +152,7 @@ def test_no_confidential_value_of_a_record_moves_sums_by_more_than_is_charged(
             if told.max():
                 shares.append(told.max() / bill[who])
     assert max(shares) > 0.999  # the charge is no larger than it must be
-    assert len(shares) > 60
+    assert len(shares) > 45
 
 
 @pytest.mark.parametrize("kind", KINDS)
