@@ -191,7 +191,8 @@ def test_coefficients_of_coxs_model_vary_as_their_errors_say(fit: Callable[..., 
 # -- margins, bytes and accounts
 
 ALL: tuple[Analysis, ...] = (
-    Histogram("income", by=("sex",)), Quantiles("income", by=("work",)), ShareBelow("income", by=("sex",)), Inequality("income", by=("sex",)),
+    Histogram("income", by=("sex",)), Quantiles("income", by=("work",)),
+    ShareBelow("income", by=("sex",)), Inequality("income", by=("sex",)),
     Independence(("sex", "work")), TTest("income", "sex"), ANOVA("income", "work"), RankTest("time", "work"),
     KaplanMeier("time", "dead", "yes", by=("sex",)), Cox("time", "dead", "yes", by=("sex", "work")),
 )  # fmt: skip
