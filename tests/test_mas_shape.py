@@ -25,6 +25,7 @@ from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cube import Cube, Cubes, UnitCounts
 from sfumato.mas.dataset import Dataset
+from sfumato.mas.ledger import Ledger
 from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
@@ -80,6 +81,7 @@ def frozen(folder: Path, frame: pd.DataFrame) -> Vault:
         Attribute(c, role=roles.get(c, "key"), scale="unordered" if c in texts else "ordered", integer=c == "age") for c in frame
     ))  # fmt: skip
     vault = Vault.create(folder, POLICIES[0], secret=Draws(3))
+    vault.ledger = Ledger(folder / "quick.sqlite", b"key", lasting=False)
     bins = {"age": Cutpoints((29, 44, 59, 74), whole=True), "income": Cutpoints((12_000.0, 22_000.0, 40_000.0))}
     vault.freeze("survey", Microdata(frame, schema), bins)
     return vault
@@ -159,9 +161,8 @@ def outcome(vault: Vault, data: Dataset, universe: Any, kind: type[Analysis], fi
 def compared(vaults: tuple[Vault, Vault], monkeypatch: pytest.MonkeyPatch, number: int, seed: int) -> dict[str, int]:
     """Ask both files the same with one file's protected sums; return how many questions came to what."""
     fixed, other = (vault.dataset("survey") for vault in vaults)
-    noisy = ("bounds", "middle", "spread", "shares", "grid")  # read off noisy counts at freezing: protected sums, too
-    facts = {v.name: {name: getattr(v, name) for name in noisy} for v in fixed.variables.values()}
-    there = replace(other, variables={n: replace(v, **facts[n]) for n, v in other.variables.items()}, frozen_loss=fixed.frozen_loss)
+    # bounds, shares and grids were read off noisy counts at freezing: protected sums, too
+    there = replace(other, variables=fixed.variables, frozen_loss=fixed.frozen_loss)
     protect = Mechanism.protect
     monkeypatch.setattr(Mechanism, "protect", lambda self, asked: protect(Mechanism(fixed, self.policy, self.question), asked))
     rng, seen = np.random.default_rng(seed), {"answered": 0, "refused": 0, "error": 0}
@@ -268,6 +269,8 @@ def test_analyses_import_nothing_that_holds_records_and_use_no_private_names() -
         attributes = (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr.startswith("_"))
         private = [n.attr for n in attributes if not n.attr.startswith("__") and ast.unparse(n.value) not in ("self", "cls")]
         assert not private, (path, private)
+        units = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "scale" and "weight" not in ast.unparse(n.value)]
+        assert not units, path  # the unit of exact sums is confidential, and for the mechanism alone
         assert "_SEAL" not in path.read_text("utf-8"), path
 
 
