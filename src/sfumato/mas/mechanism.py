@@ -406,8 +406,8 @@ class Mechanism:
 
     def _by(self, asked: TotalSums) -> tuple[Variable, ...]:
         sides: list[Variable] = []
-        for v in asked.by:
-            if v.known and math.prod(len(x.levels) for x in (*sides, v)) <= _BY:
+        for v in asked.by:  # an outcome may be a predictor, too
+            if v.known and v not in sides and math.prod(len(x.levels) for x in (*sides, v)) <= _BY:
                 sides.append(v)
         return tuple(sides)
 
