@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +26,7 @@ from sfumato.cli.options import (
     output_field,
     reading_field,
 )
-from sfumato.cli.parse import names
+from sfumato.cli.parse import names, pair
 
 if TYPE_CHECKING:
     from sfumato.data.microdata import Microdata
@@ -163,6 +164,11 @@ class VaultAddOptions:
         "Variables that others may know of a person, with commas between; the schema's keys if not given.",
         metavar="COLUMNS",
     )
+    bounds: list[str] | None = option(
+        "Public bounds of a variable of numbers, once for each: income=0:250000. Otherwise those of the schema, or noisy counts.",
+        metavar="VARIABLE=LOW:HIGH",
+    )
+    keep_rare: bool = flag("Show users the names of levels that fewer than 20 records have, instead of making one level of them.")
     recodes: Path | None = option("Groups of levels: a TOML file with a table for each recode.")
     policy: str = option("For a new vault: census2009, hardened, guaranteed, or a TOML file.", default="hardened")
     read: Read = None
@@ -196,8 +202,9 @@ def add(options: VaultAddOptions) -> None:
     opened = mas.Vault.create(vault, options.policy) if new else mas.Vault.open(vault)
     try:
         made = opened.add(
-            name, data, title=options.title or title, identity=options.identity, known=known, recodes=recodes
-        )
+            name, data, title=options.title or title, identity=options.identity, known=known, recodes=recodes,
+            bounds=_bounds(options.bounds or ()), keep_rare=options.keep_rare,
+        )  # fmt: skip
     except BaseException:
         if new:  # an error leaves nothing behind
             shutil.rmtree(vault)
@@ -209,6 +216,8 @@ def add(options: VaultAddOptions) -> None:
     screen.say(
         "Drops and noise depend on what others may know: correct this where it is wrong, and add the data set again."
     )
+    for note in made.notes():
+        screen.say(note)
     for question in made.questions():
         screen.say(f"Asked: {question}")
     if made.cutpoints:
@@ -223,8 +232,21 @@ def add(options: VaultAddOptions) -> None:
     screen.answer({
         "name": name, "records": len(made.data), "marks": made.marks, "questions": made.questions(),
         "dependent": [pair.to_dict() for pair in made.dependent], "cutpoints": list(made.cutpoints),
-        "without_cutpoints": list(made.without_levels),
+        "without_cutpoints": list(made.without_levels), "without_bounds": list(made.without_bounds),
     })  # fmt: skip
+
+
+def _bounds(given: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Return the bounds that texts say, such as "income=0:250000"."""
+    found = {}
+    for text in given:
+        name, values = pair(text, "--bounds", "income=0:250000")
+        try:
+            low, high = map(float, values.split(":"))
+        except ValueError:
+            raise Misuse(f"--bounds takes two numbers with a colon between, such as income=0:250000; got '{text}'.") from None
+        found[name] = (low, high)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,6 +322,8 @@ def freeze(
 
     From then on it does not change, and can be asked: sfumato ask.
     """
+    from sfumato.mas.accounts import right_of
+
     screen = Screen(as_json)
     opened = open_vault(vault)
     frozen = opened.finish_freezing(name)
@@ -316,8 +340,13 @@ def freeze(
     for v in frozen.variables.values():
         if not v.levels:
             screen.note(f"'{v.name}' has no cutpoints: it is for analyses, not for universes.")
+    if frozen.frozen_loss:
+        screen.say(
+            "Bounds, shares and levels that were read off noisy counts let whoever knows everything else tell two values of one "
+            f"person apart in at most {100 * right_of(frozen.frozen_loss):.1f} of 100 cases; this is charged to every account."
+        )
     screen.say(f"Next: {quoted('sfumato', 'ask', vault, name)}")
-    screen.answer(frozen.describe())
+    screen.answer({**frozen.describe(), "frozen": 100 * right_of(frozen.frozen_loss)})
 
 
 @dataclass(frozen=True, kw_only=True)

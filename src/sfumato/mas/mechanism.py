@@ -51,6 +51,8 @@ _FINE = 16
 """The largest loss of a record is found to a factor of 2^(1/16), from counts of records by their loss."""
 _LOWEST, _HIGHEST = -100, 100
 """Losses are counted between these powers of two."""
+_LEFT = 10
+"""A universe has at least this many times the records that are dropped from it."""
 _BY = 1_000
 """Records are charged by at most this many groups."""
 
@@ -404,8 +406,8 @@ class Mechanism:
 
     def _by(self, asked: TotalSums) -> tuple[Variable, ...]:
         sides: list[Variable] = []
-        for v in asked.by:
-            if v.known and math.prod(len(x.levels) for x in (*sides, v)) <= _BY:
+        for v in asked.by:  # an outcome may be a predictor, too
+            if v.known and v not in sides and math.prod(len(x.levels) for x in (*sides, v)) <= _BY:
                 sides.append(v)
         return tuple(sides)
 
@@ -571,13 +573,17 @@ def kept(drop: Drop, dataset: Dataset, question: Question) -> str:
     key = _set_key(dataset, question.selection)
     if isinstance(drop, DropEnough):
         plain = question.selection.plain
-        counts = dataset.cubes.of(plain.variables).counts
-        return kept(drop.for_table(CellTable.of(counts[plain.chosen])), dataset, question)
+        sides = question.analysis.sides(question.codebook.variables)
+        counts = dataset.cubes.within(plain, sides)[0] if sides else dataset.cubes.of(plain.variables).counts[plain.chosen]
+        return kept(drop.for_table(CellTable.of(counts.ravel())), dataset, question)
     q = drop.q if isinstance(drop, DropQ) else 0
     if isinstance(drop, DropRange):
         q = drop.low + int(float(dataset.secret.uniforms([key], "how many to drop")[0]) * (drop.high - drop.low + 1))
     if not q:
         return "TRUE"
+    plain = question.selection.plain
+    if dataset.cubes.of(plain.variables).count(plain) < _LEFT * q:
+        raise DataError("too few records would be left after some are dropped. Choose a larger universe.")
     order, where = dataset.secret.order(key), question.selection.where()
     found = dataset.warehouse.ask(
         f"SELECT place FROM (SELECT {order} AS place FROM records WHERE {where}) AS places ORDER BY place LIMIT {q}"  # noqa: S608

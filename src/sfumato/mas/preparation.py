@@ -279,6 +279,10 @@ def find_rare(data: Microdata, variables: Sequence[Variable]) -> dict[str, tuple
     return {name: levels for name, levels in rare.items() if levels}
 
 
+OTHER_LEVELS = "other levels"
+"""The level of records whose own level only a few records have."""
+
+
 # --- prepare
 # From confidential microdata to prepared records: level numbers, numbers, and one keyed random number each.
 
@@ -431,7 +435,8 @@ def codes_of(column: Column, attribute: Attribute, variable: Variable) -> NDArra
     else:
         codes, values = column.codes
         place = {level: i for i, level in enumerate(variable.levels)}
-        table = np.array([last if v in attribute.missing else place.get(level_text(v), last) for v in values] + [last])
+        other = place.get(OTHER_LEVELS, last)
+        table = np.array([last if v in attribute.missing else place.get(level_text(v), other) for v in values] + [last])
         found = table[codes]
     return found.astype(np.int8 if last < 127 else np.int16)
 

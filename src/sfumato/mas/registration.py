@@ -27,6 +27,8 @@ from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, save
 from sfumato.mas.preparation import (
     BITS,
+    OTHER_LEVELS,
+    RARE,
     Dependence,
     LevelRecode,
     check_names,
@@ -45,6 +47,7 @@ from sfumato.mas.value_counts import (
     count_numbers,
     count_values,
     deciles,
+    group_rare,
     weight_facts,
     with_scale,
 )
@@ -69,6 +72,17 @@ class DatasetPlan:
     recodes: Sequence[LevelRecode] = ()
     registered: str = ""
     """The id of the registration that is frozen, if any."""
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Public bounds of numbers, by variable; otherwise those of the schema, or read off noisy counts."""
+    keep_rare: bool = False
+    """Whether users see the names of levels that only a few records have."""
+
+    def __post_init__(self) -> None:
+        for name, given in self.bounds.items():
+            if self.data.schema[name].is_design or not (
+                isinstance(given, tuple | list) and len(given) == 2 and -math.inf < given[0] < given[1] < math.inf
+            ):
+                raise ParameterError(f"the bounds of '{name}' are two numbers, the lower one first: 'income': (0, 250000).")
 
 
 def write_version(
@@ -79,7 +93,11 @@ def write_version(
     if not len(data):
         raise DataError("the data set has no records.")
     check_weights(data)
+    keyed = Secret(secret)
     found = find_variables(data, plan.cutpoints, plan.recodes)
+    loss = 0.0
+    if not plan.keep_rare:
+        found, loss = group_rare(data, found, plan.recodes, keyed)
     if not found:
         raise DataError("the data set has no variables besides identifiers and columns of the survey's design.")
     for home in (folder.parent.parent, folder.parent):
@@ -92,21 +110,21 @@ def write_version(
         if plan.identity is not None:
             _check_identity(warehouse, plan.identity)
         n = int(warehouse.ask("SELECT count(*) AS n FROM records")["n"][0])
-        keyed = Secret(secret)
         scaled = [with_scale(v, warehouse, n) if v.numeric else v for v in found]
         contents = contents_of(warehouse, scaled, keyed)
         facts_of = PublicFacts(warehouse, keyed, contents, n)
-        given = {a.name: a.bounds for a in data.schema if a.bounds is not None}
+        given = {a.name: a.bounds for a in data.schema} | dict(plan.bounds)
         variables: dict[str, Variable] = {}
         for v in scaled:
             base = None if v.base is None else variables[v.base.name]
             variables[v.name] = facts_of.of(replace(v, base=base), given.get(v.name) or (None, None))
-        check_version(warehouse, variables, earlier)
+        check_version(warehouse, variables, earlier, contents)
         facts: dict[str, Any] = {
             "name": plan.name, "version": int(folder.name), "title": plan.title, "engine": data.engine.name,
         }  # fmt: skip
         told = max((dataset.frozen_loss for dataset in earlier), default=0.0)
         told += facts_of.loss(variables.values(), [(dataset.variables, dataset.contents) for dataset in earlier])
+        told += loss * facts_of.together**2
         facts |= {"contents": contents, "frozen_loss": told}
         if plan.registered:
             facts["registered"] = plan.registered
@@ -133,8 +151,10 @@ def _check_identity(warehouse: Warehouse, identity: str) -> None:
 # --- versions
 # A new version of a data set differs from every earlier one by enough records, and so do its cutpoints.
 #
-# A user who asks the same about two versions that differ by one record can derive that record. So a version is refused if it
-# differs from an earlier one by few records, or if a cutpoint was moved past few records.
+# A user who asks the same about two versions that differ by one record can derive that record from counts by known variables,
+# whose noise belongs to the set of records. So a version is refused if it differs from an earlier one by few records, as known
+# variables have them, or if a cutpoint was moved past few records. Confidential values may change in any number: the noise of
+# every sum that they are part of is fresh then, and both answers are charged, so that nobody is told who or how many changed.
 
 
 FEWEST = 20
@@ -146,13 +166,15 @@ _MULTIPLIERS = (0x2545F491, 0x1B873593)
 Variables = Mapping[str, Variable]
 
 
-def check_version(warehouse: Warehouse, variables: Variables, earlier: Sequence[Dataset]) -> None:
-    """Refuse prepared records that differ from an earlier version by too few records."""
+def check_version(
+    warehouse: Warehouse, variables: Variables, earlier: Sequence[Dataset], contents: Mapping[str, str]
+) -> None:
+    """Refuse prepared records that differ from an earlier version by nothing, or by too few records."""
     for dataset in earlier:
         same = _same(variables, dataset.variables)
         changed = records_changed(warehouse, variables, dataset, same)
         more = set(variables) - set(dataset.variables)
-        if changed == 0 and not more:
+        if changed == 0 and not more and contents == dataset.contents:
             raise DataError(f"these are the records of version {dataset.version}: there is nothing new to freeze.")
         if 0 < changed < FEWEST:
             raise DataError(
@@ -177,8 +199,9 @@ def records_changed(warehouse: Warehouse, variables: Variables, dataset: Dataset
 
 
 def _same(one: Variables, other: Variables) -> list[str]:
-    """Return the variables that both versions have with the same levels, or as numbers."""
-    names = [n for n in one if n in other and one[n].base is None and one[n].numeric == other[n].numeric]
+    """Return the known variables that both versions have with the same levels, or as numbers."""
+    both = [n for n in one if n in other and one[n].known and other[n].known]
+    names = [n for n in both if one[n].base is None and one[n].numeric == other[n].numeric]
     return sorted(n for n in names if one[n].numeric or one[n].levels == other[n].levels)
 
 
@@ -260,6 +283,10 @@ class Registration:
     """Pairs of variables of which one nearly determines the other."""
     rare: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Levels with very few records, by variable."""
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Public bounds of numbers that the custodian gave."""
+    keep_rare: bool = False
+    """Whether users see the names of levels that only a few records have."""
     heavy: bool = False
     """Whether some survey weights are far above nearly all others."""
     id: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -295,7 +322,7 @@ class Registration:
             _write_raw(data, temporary)
             kept = cls(
                 temporary, plan.name, data, plan.title, plan.identity, tuple(plan.recodes), kept_cuts, dependent, rare,
-                heavy,
+                plan.bounds, plan.keep_rare, heavy,
             )  # fmt: skip
             kept._write()
         return cls.load(folder, spark)
@@ -311,7 +338,9 @@ class Registration:
                 tuple(map(LevelRecode.from_dict, table["recodes"])),
                 {name: Cutpoints.from_dict(cut) for name, cut in table["cutpoints"].items()},
                 tuple(map(Dependence.from_dict, table["dependent"])),
-                {name: tuple(levels) for name, levels in table["rare"].items()}, table["heavy"], table.get("id", ""),
+                {name: tuple(levels) for name, levels in table["rare"].items()},
+                {name: (float(low), float(high)) for name, (low, high) in table.get("bounds", {}).items()},
+                bool(table.get("keep_rare", False)), table["heavy"], table.get("id", ""),
             )  # fmt: skip
         except (OSError, KeyError, TypeError, ValueError):
             raise DataError(f"{folder} does not hold a registration. Add the data set again.") from None
@@ -324,6 +353,7 @@ class Registration:
             "cutpoints": {name: cut.to_dict() for name, cut in self.cutpoints.items()},
             "dependent": [pair.to_dict() for pair in self.dependent],
             "rare": {name: list(levels) for name, levels in self.rare.items()}, "heavy": self.heavy,
+            "bounds": {name: list(ends) for name, ends in self.bounds.items()}, "keep_rare": self.keep_rare,
         }  # fmt: skip
         text = dump(header, "attribute", (a.to_dict() for a in self.data.schema))
         write_text(self.folder / _FILE, text, confidential=True)
@@ -370,7 +400,18 @@ class Registration:
     @property
     def plan(self) -> DatasetPlan:
         """The plan to freeze."""
-        return DatasetPlan(self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes, self.id)
+        return DatasetPlan(
+            self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes, self.id, self.bounds, self.keep_rare
+        )
+
+    @property
+    def without_bounds(self) -> tuple[str, ...]:
+        """Confidential numbers without public bounds: freezing reads them off noisy counts, which is charged to all accounts."""
+        schema = self.data.schema
+        return tuple(
+            n for n, mark in self.marks.items()
+            if mark == "confidential" and self._offered(n) and None in self.bounds.get(n, schema[n].bounds)
+        )  # fmt: skip
 
     @property
     def without_levels(self) -> tuple[str, ...]:
@@ -389,9 +430,9 @@ class Registration:
     def questions(self) -> list[str]:
         """Return the open questions for the custodian, in sentences."""
         rare = [
-            f"Very few records have some levels of '{name}' ({join_names(levels, 5)}), and users see the names of levels: group "
-            "them before the data set is added."
-            for name, levels in self.rare.items()
+            f"Very few records have some levels of '{name}' ({join_names(levels, 5)}), and users will see their names. Leave them "
+            "out of keep_rare, and freezing makes them one level."
+            for name, levels in (self.rare.items() if self.keep_rare else ())
         ]
         found = {(pair.one, pair.other) for pair in self.dependent}
         pairs = [
@@ -405,12 +446,28 @@ class Registration:
         )
         return [*map(str, pairs), *rare, *([heavy] if self.heavy else [])]
 
+    def notes(self) -> list[str]:
+        """Return what freezing will do where the custodian says nothing, in sentences."""
+        found = []
+        if names := self.without_bounds:
+            found.append(
+                f"No public bounds yet: {join_names(names)}. Give them where the codebook or common sense has some "
+                "(bounds={'income': (0, 250_000)}); otherwise freezing reads them off noisy counts, and what these tell is charged "
+                "to every account."
+            )
+        if self.rare and not self.keep_rare:
+            found.append(
+                f"Levels that fewer than {RARE} records have become one level, '{OTHER_LEVELS}': those of {join_names(self.rare)}."
+            )
+        return found
+
     def __str__(self) -> str:
         wide = max(map(len, self.marks))
         lines = [f"{self.name}: {len(self.data):,} records. CONFIDENTIAL: for the custodian.", ""]
         lines += [f"{name:<{wide}}  {mark}" for name, mark in self.marks.items()]
         if names := self.without_levels:
             lines += ["", f"No cutpoints yet, so not for universes: {join_names(names)}."]
+        lines += [*([""] if self.notes() else []), *self.notes()]
         return "\n".join([*lines, *([""] if self.questions() else []), *self.questions()])
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -145,7 +146,7 @@ class Universe:
                 ) from None
         if text.strip().lower() in ("", "all", "everybody"):
             return cls()
-        pieces = tuple(_pieces(Condition.parse(text).tree))
+        pieces = tuple(_pieces(Condition.parse(_plain_ranges(text)).tree))
         _check_pieces(len(pieces))
         return cls(pieces)
 
@@ -160,6 +161,29 @@ class Universe:
     def to_json(self) -> list[dict[str, Any]]:
         """Return the pieces in the form of JSON."""
         return [{name: choice.to_json() for name, choice in piece.items()} for piece in self.pieces]
+
+
+_QUOTED = re.compile(r"""('(?:[^']|'')*'|"[^"]*")""")
+_AMOUNT = r"-?\d[\d,]*(?:\.\d+)?"
+_BETWEEN = re.compile(rf"({_AMOUNT})\s*(<=?)\s*(\w+|`[^`]+`)\s*(<=?)\s*({_AMOUNT})")
+_COMPARED = re.compile(r"(?<=[<>=])\s*(-?\d{1,3}(?:,\d{3})+)(?![\d,])")
+
+
+def _plain_ranges(text: str) -> str:
+    """Return a text in which a variable between two numbers is two comparisons, and numbers have no marks of thousands.
+
+    >>> _plain_ranges("28,501 <= income <= 39,500 and state == '1 <= x <= 2'")
+    "(income >= 28501 and income <= 39500) and state == '1 <= x <= 2'"
+    """
+
+    def two(found: re.Match[str]) -> str:
+        low, above, name, through, high = found.groups()
+        return f"({name} {above.replace('<', '>')} {low.replace(',', '')} and {name} {through} {high.replace(',', '')})"
+
+    def said(part: str) -> str:
+        return _COMPARED.sub(lambda m: f" {m[1].replace(',', '')}", _BETWEEN.sub(two, part))
+
+    return "".join(part if i % 2 else said(part) for i, part in enumerate(_QUOTED.split(text)))
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

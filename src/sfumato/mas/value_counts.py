@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -20,8 +20,8 @@ from sfumato.mas.codebook import Weight
 from sfumato.mas.cube import largest_establishment
 from sfumato.mas.cutpoints import Cutpoints, ValueCounts
 from sfumato.mas.perturbation import Secret
-from sfumato.mas.preparation import find_variables
-from sfumato.mas.variable import Variable
+from sfumato.mas.preparation import OTHER_LEVELS, RARE, LevelRecode, codes_of, find_variables, with_recodes
+from sfumato.mas.variable import MISSING, Variable
 from sfumato.schema.attribute import Attribute
 from sfumato.typing import Numbers
 
@@ -193,6 +193,11 @@ _FEWEST = 20
 """Fewest records in each bin of a grid."""
 
 
+def frozen_sd(n: int) -> float:
+    """Return the standard deviation of the noise on a count at freezing."""
+    return float(np.clip(n / 1_600, 8.0, 16.0))
+
+
 @dataclass(frozen=True, eq=False)
 class PublicFacts:
     """Reads public facts off noisy counts of a prepared version."""
@@ -208,7 +213,7 @@ class PublicFacts:
     @property
     def sd(self) -> float:
         """Standard deviation of the noise on a count at freezing."""
-        return float(np.clip(self.n / 1_600, 8.0, 16.0)) * self.together
+        return frozen_sd(self.n) * self.together
 
     @cached_property
     def together(self) -> int:
@@ -412,6 +417,48 @@ def _digits(number: str, centre: float, scale: float) -> list[str]:
     """Return SQL for the digits of a number that a scale bounds, in two whole numbers; what is missing is 1.5 times the scale."""
     x = f"(COALESCE(({number} - {centre!r}) / {scale!r}, 1.5) * {2.0**29!r})"
     return [f"CAST(floor({x}) AS BIGINT) + {2**29 + 1}", f"CAST(floor(({x} - floor({x})) * {2.0**30!r}) AS BIGINT) + 1"]
+
+
+# --- rare levels
+# Levels that few records have, made one.
+
+
+def group_rare(
+    data: Microdata, variables: Sequence[Variable], recodes: Sequence[LevelRecode], secret: Secret
+) -> tuple[tuple[Variable, ...], float]:
+    """Make one level of those that fewer than 20 records have, and return what that tells of a record's confidential values.
+
+    Confidential variables are judged by noisy counts. Levels that a recode of the custodian names stay, and so do variables of
+    which one level would be left.
+    """
+    used = [v for v in variables if v.levels and v.cutpoints is None and v.base is None]
+    schema, sd = data.schema, frozen_sd(len(data))
+    if not used:
+        return tuple(variables), 0.0
+
+    def counted(rows: Rows) -> Numbers:
+        return np.concatenate([
+            np.bincount(codes_of(rows.columns[v.name], schema[v.name], v), minlength=len(v.levels)) for v in used
+        ]).astype(np.float64)  # fmt: skip
+
+    ends = np.cumsum([len(v.levels) for v in used])[:-1]
+    grouped: dict[str, Variable] = {}
+    for v, counts in zip(used, np.split(data.engine.reduce(counted, [v.name for v in used]), ends), strict=True):
+        if not v.known:
+            keys = [f"{v.name}/{len(data)}/{i}/{n:.0f}".encode() for i, n in enumerate(counts)]
+            counts = counts + sd * secret.normals(keys, "frozen rare levels")
+        named = {text for recode in recodes if recode.of == v.name for texts in recode.groups.values() for text in texts}
+        small = [i for i, n in enumerate(counts) if n < RARE and v.levels[i] != MISSING and not named & {v.levels[i], *v.words[i : i + 1]}]
+        if small and len(v.levels) - len(small) >= 1 and OTHER_LEVELS not in v.levels:
+            stay = [i for i in range(len(v.levels)) if i not in small]
+            place = len([i for i in stay if v.levels[i] != MISSING])  # "missing" is always the last one
+            levels, words = ([list(x)[i] for i in stay] if x else [] for x in (v.levels, v.words))
+            levels.insert(place, OTHER_LEVELS)
+            words[place:place] = [OTHER_LEVELS] if words else []
+            grouped[v.name] = replace(v, levels=tuple(levels), words=tuple(words))
+    hidden = sum(not v.known for v in used)
+    found = with_recodes([grouped.get(v.name, v) for v in variables if v.base is None], recodes) if grouped else tuple(variables)
+    return found, hidden * 2 / sd**2
 
 
 # --- order statistic

@@ -341,6 +341,8 @@ class Vault:
         identity: str | None = None,
         known: Sequence[str] | None = None,
         recodes: Sequence[LevelRecode] = (),
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        keep_rare: bool = False,
     ) -> Registration:
         """Register a data set: keep a private copy, and show the custodian what to decide before it is frozen.
 
@@ -362,6 +364,11 @@ class Vault:
             The variables that others may know about a person; by default those with the role key.
         recodes
             Groups of levels under new names.
+        bounds
+            Public bounds of numbers: ``{"income": (0, 250_000)}``. Values beyond them are clipped; noise is made for them. Where
+            neither these nor the schema give any, freezing reads them off noisy counts.
+        keep_rare
+            Whether users see the names of levels that fewer than 20 records have; by default these become one level.
         """
         check_name(name)
         described, said = described_by(schema, lambda: columns_of(data))
@@ -370,7 +377,7 @@ class Vault:
         before = self.dataset(name).variables.values() if self.versions(name) else ()
         chosen = {v.name: v.cutpoints for v in before if v.cutpoints is not None} | chosen_in(folder)
         cutpoints = {variable: cut for variable, cut in chosen.items() if variable in opened.schema}
-        plan = DatasetPlan(name, opened, cutpoints, title or said, identity, tuple(recodes))
+        plan = DatasetPlan(name, opened, cutpoints, title or said, identity, tuple(recodes), bounds=bounds or {}, keep_rare=keep_rare)
         return Registration.make(folder, plan, self._spark)
 
     def registered(self) -> list[str]:
@@ -418,12 +425,14 @@ class Vault:
         title: str = "",
         identity: str | None = None,
         recodes: Sequence[LevelRecode] = (),
+        bounds: Mapping[str, tuple[float, float]] | None = None,
         confirm: bool = False,
     ) -> Dataset:
         """Freeze a data set as the next version of its name; it never changes afterwards.
 
         A registered data set is frozen as the custodian decided, and the copy of its records is removed. `confirm` states that
-        the questions of the registration were read and answered. With `data`, registration is skipped and no question is asked.
+        the questions of the registration were read and answered. With `data`, registration is skipped, no question is asked, and
+        rare levels stay as they are.
         """
         check_name(name)
         registration = None
@@ -437,7 +446,7 @@ class Vault:
                 raise ParameterError(
                     "what is frozen at once is Microdata. Add a frame or a file first: vault.add(name, data)."
                 )
-            plan = DatasetPlan(name, data, cutpoints or {}, title, identity, recodes)
+            plan = DatasetPlan(name, data, cutpoints or {}, title, identity, recodes, bounds=bounds or {}, keep_rare=True)
         version = max(self.versions(name), default=0) + 1
         earlier = [self.dataset(name, v) for v in self.versions(name)]
         folder = self.folder / "datasets" / name / str(version)
