@@ -156,7 +156,7 @@ def _attack(screen: Screen, policy: Policy, bench: Bench, recipes: Sequence[Poli
         screen.note(f"these data give some recipes nobody or nothing to attack: {', '.join(idle)}.")
     if found:
         screen.say(f"Attacks on {policy.title}", strong=True)
-        screen.table(HEADS, table(found), (1, 2, 4, 5, 6))
+        screen.table(HEADS, table(found), (1, 2, 4, 5, 6, 7))
         screen.say()
     return found
 
@@ -213,11 +213,19 @@ def _honest(screen: Screen, title: str, found: Honest) -> dict[str, Any]:
     screen.table(("records in a cell", "shown", "median error of the count"), rows, (1, 2))
     if not math.isnan(found.overlap):
         screen.say(
-            f"Confidence intervals of regressions overlap by {percent(found.overlap)} (median) with those without protection."
+            f"Confidence intervals of regressions overlap by {percent(found.overlap)} (median) with those without protection; "
+            f"{percent(found.coverage)} of the published intervals hold the coefficient without protection."
         )
+    if not math.isnan(found.precision):
+        screen.say(f"Standard errors of least squares are {found.precision:.2f} times those without protection (median).")
+    screen.say(
+        f"Told of one person by all answers: at most {percent(found.told)} of guesses between two values are right as the accounts "
+        f"count it, {percent(found.formal)} for whoever knows everything else."
+    )
     return {
         "asked": found.asked, "answered": found.answered, "refused": dict(found.refused), "errors": dict(found.errors),
-        "shown": dict(found.shown), "overlap": number(found.overlap),
+        "shown": dict(found.shown), "overlap": number(found.overlap), "precision": number(found.precision),
+        "coverage": number(found.coverage), "told": number(found.told), "formal": number(found.formal),
     }  # fmt: skip
 
 
@@ -225,5 +233,6 @@ def _facts(one: Outcome) -> dict[str, Any]:
     return {
         "recipe": one.recipe, "title": one.title, "targets": one.success.targets, "right": one.success.rate,
         "interval": list(one.success.interval), "baseline": one.success.baseline, "limit": one.limit, "held": one.held,
+        "formal": one.formal, "calculated": number(one.calculated),
         "refusal_rate": one.refusal_rate, "refused": one.refused,
     }  # fmt: skip

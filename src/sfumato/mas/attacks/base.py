@@ -146,7 +146,7 @@ class QuestionTally:
     refused: Counter[str] = field(default_factory=Counter)
     """How many questions each rule refused."""
     information: list[float] = field(default_factory=list)
-    """What all answers about a target told by the attacker's own calculation, where he calculates: squared distances of yes and no."""
+    """What all answers about a target told, as the attacker calculates it: squared distances of yes and no."""
     servers: list[Server] = field(default_factory=list)
     """One for each data set with accounts of its own."""
 

@@ -30,7 +30,8 @@ from sfumato.mas.value_counts import count_numbers, deciles
 from sfumato.schema.attribute import Role
 
 _NOBODY = "no record of these data is alone in the difference of two universes: there is nobody to attack."
-HEADS = ("recipe", "targets", "right", "95 % interval", "baseline", "bar", "refused", "")
+HEADS = ("recipe", "targets", "right", "95 % interval", "baseline", "bar", "formal limit", "refused", "")
+"""The formal limit holds for guesses between two values by whoever knows everything else: Φ(μ/2) of what was told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +123,7 @@ def table(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
         (
             one.title, one.success.targets, f"{one.success.rate:.3f}",
             "{:.2f} to {:.2f}".format(*one.success.interval), f"{one.success.baseline:.2f}", f"{one.limit:.2f}",
-            f"{100 * one.refusal_rate:.0f} %", one.verdict,
+            f"{one.formal:.2f}", f"{100 * one.refusal_rate:.0f} %", one.verdict,
         )
         for one in outcomes
     ]  # fmt: skip

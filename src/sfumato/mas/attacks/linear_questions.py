@@ -52,8 +52,8 @@ class KnownCells:
     @cached_property
     def sums(self) -> tuple[Numbers, Numbers]:
         """Sums of the known amount and of its square in each cell."""
-        cells, x = self.levels.shape[1], self.amounts
-        return np.bincount(self.place, x, minlength=cells), np.bincount(self.place, x**2, minlength=cells)
+        first, second = (np.bincount(self.place, x, minlength=len(self.sizes)) for x in (self.amounts, self.amounts**2))
+        return np.asarray(first, np.float64), np.asarray(second, np.float64)
 
     def inside(self, piece: Piece) -> Flags:
         """Return which cells a piece selects."""
@@ -180,9 +180,8 @@ class LinearQuestion:
 
     def _of_table(self, found: Answer, reading: Reading, digits: int) -> tuple[float, float]:
         what, attribute = "sum" if reading.b else "count", self.names[0]
-        rows = {
-            row[attribute]: row[what] for row in found.tables["cells"] if all(row[s] == c for s, c in zip(self.sides, reading.cell, strict=True))
-        }
+        cell = dict(zip(self.sides, reading.cell, strict=True)).items()
+        rows = {row[attribute]: row[what] for row in found.tables["cells"] if cell <= row.items()}
         yes, no = (_number(rows[level]) for level in ("yes", "no"))
         both = [v for v in (yes, reading.offset - no) if not math.isnan(v)]
         if not both:
@@ -312,12 +311,13 @@ class Planner:
         """Yield a table or a model by some sides, if the target's cell is neither too small nor too large."""
         known, at = self.known, self.known.place[self.row]
         codes = known.levels[list(sides)]
-        flat = np.ravel_multi_index(list(codes), [len(known.variables[i].levels) for i in sides]) if sides else np.zeros(len(inside), np.int64)
+        shape = [len(known.variables[i].levels) for i in sides]
+        flat = np.ravel_multi_index(list(codes), shape) if sides else np.zeros(len(inside), np.int64)
         sizes = np.bincount(flat, known.sizes * inside)
-        if not _SIZES[0] <= sizes[flat[at]] <= _SIZES[1] and not (kind == "sum" and sizes[flat[at]] > _SIZES[0]):
+        if not _SIZES[0] <= sizes[flat[at]] <= (math.inf if kind == "sum" else _SIZES[1]):
             return
         others = [c for c in np.argsort(sizes) if c != flat[at] and _SIZES[0] <= sizes[c] <= _SIZES[1]]
-        readings = []
+        readings: list[Reading] = []
         for cell in (flat[at], *others[: _READINGS - 1]):
             chosen = inside & (flat == cell)
             first = int(np.flatnonzero(chosen)[0])
@@ -358,7 +358,7 @@ class Planner:
         spread = self.share * (1 - self.share)
         total, slope = (float(noise.variance(math.sqrt(top), spread)) for top in (1 / n, farthest / square))
         lost = float(getattr(self.server.policy.drop, "q", 0)) * spread
-        readings = [Reading(inside, square * slope + lost * farthest + 0.01, -middle, 1.0, (), n, square)]
+        readings = [Reading(inside, square * (slope + 1e-7) + lost * farthest + 0.01, -middle, 1.0, (), n, square)]
         if kind == "slope":
             readings.append(Reading(inside, n * total + lost + 0.01, 1.0, 0.0, (), n, n))
         loss = 1 / n / total + own / square / slope if noise.sd else 2.0
@@ -374,7 +374,7 @@ class Planner:
         if kind == "logit":  # the record adds to the intercept, and to its own indicator
             loss += 1 / float(noise.variance(1.0, whole * spread))
         if kind == "sum":  # a record of the largest amount leaves one cell for another
-            noise, bound = policy.amounts, self.server.dataset.variables[self.amount].bounds
+            bound = self.server.dataset.variables[self.amount].bounds
             loss += 2 * (max(map(abs, bound)) if bound else 1.0) ** 2 / max(self._amount_variance(n), 1e-9)
         return loss
 
@@ -418,7 +418,8 @@ class JointReadings:
         """Take what some readings tell off all others."""
         chosen = list(some)
         across = self.covariance[:, chosen]
-        solved = np.linalg.solve(self.covariance[np.ix_(chosen, chosen)] + 1e-9 * np.eye(len(chosen)), np.column_stack([across.T, self.signal[chosen]]))
+        inner = self.covariance[np.ix_(chosen, chosen)] + 1e-9 * np.eye(len(chosen))
+        solved = np.linalg.solve(inner, np.column_stack([across.T, self.signal[chosen]]))
         self.covariance = self.covariance - across @ solved[:, :-1]
         self.signal = self.signal - across @ solved[:, -1]
         np.fill_diagonal(self.covariance, np.maximum(np.diag(self.covariance), 1e-9))
@@ -479,7 +480,11 @@ class QuestionOrder:
             self._blocks.append(list(range(len(listed), len(listed) + len(some))))
             listed += some
         self._joint = JointReadings.of(planner.known, listed, planner.row, share) if listed else None
-        charged = [replace(r, variance=self._charged(planner, q, r)) for q, b in zip(self.left, self._blocks, strict=True) for r in q.readings[: len(b)]]
+        charged = [
+            replace(r, variance=self._charged(planner, q, r))
+            for q, block in zip(self.left, self._blocks, strict=True)
+            for r in q.readings[: len(block)]
+        ]
         unknown = planner.server.policy.accounts.others == "unknown" and not informed
         self._account = JointReadings.of(planner.known, charged, planner.row, share) if listed and unknown else None
         self._accounted = [planner.accounted(q) for q in self.left]

@@ -16,16 +16,17 @@ import numpy as np
 
 from sfumato.contract.draws import Draws
 from sfumato.data.microdata import Microdata
+from sfumato.mas.accounts import right_of
 from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.attacks.base import analysis_named
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.ledger import Ledger
+from sfumato.mas.ledger import Ledger, project_account
 from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis
-from sfumato.mas.vault import Vault
+from sfumato.mas.vault import Vault, cell_counts
 
 # --- reference workload
 # 200 ordinary questions: what a policy costs honest users.
@@ -148,6 +149,14 @@ class Honest:
     """Share of the tables that were answered; NaN if none was asked."""
     models: float = math.nan
     """Share of the regressions that were answered; NaN if none was asked."""
+    precision: float = math.nan
+    """Median ratio of the published standard errors of least squares to those without protection; NaN without such models."""
+    coverage: float = math.nan
+    """Share of the published 95 % intervals that hold the coefficient without protection; NaN without regressions."""
+    told: float = math.nan
+    """Guesses between two values of the person of whom most was told to all users, that are right at most: as limits count them."""
+    formal: float = math.nan
+    """The same for whoever knows everything else."""
 
     @property
     def answered(self) -> float:
@@ -169,7 +178,7 @@ def honest(
     policy, refused, number = policy.with_(per_minute=None), Counter[str](), 0
     kept = {} if truths is None else truths
     cells: list[tuple[float, float]] = []
-    overlaps: list[float] = []
+    regressions: list[CoefficientTwins] = []
     served: dict[bool, list[bool]] = {True: [], False: []}
     for question in asked:
         number += 1
@@ -187,13 +196,30 @@ def honest(
         if tabled:
             cells += _cells(found, truth)
         else:
-            overlaps += _overlaps(found, truth)
+            regressions.append(CoefficientTwins.of(question.analysis, found, truth))
     every = np.array(cells or [(0.0, 0.0)])
     errors, shown = _by_size(every)
+    told, formal = _told(vault, dataset, policy)
+    ratios = [ratio for one in regressions if one.linear for ratio in one.ratios]
     return Honest(
-        number, dict(refused.most_common()), errors, shown, float(np.median(overlaps)) if overlaps else math.nan,
-        _error(every), _share(served[True]), _share(served[False]),
+        number, dict(refused.most_common()), errors, shown, _median([o for one in regressions for o in one.overlaps]), _error(every),
+        _share(served[True]), _share(served[False]), _median(ratios), _share([c for one in regressions for c in one.covered]),
+        told, formal,
     )  # fmt: skip
+
+
+def _told(vault: Vault, dataset: Dataset, policy: Policy) -> tuple[float, float]:
+    """Return guesses that are right at most by what all users were told of a person: as limits count it, and formally."""
+    if not min(policy.counts.sd, policy.amounts.sd, policy.models.sd):
+        return 1.0, 1.0
+    counts = cell_counts(dataset, policy)
+    balance = vault.ledger.balance(project_account(None), dataset.name, dataset.variables, counts)
+    frozen = dataset.frozen_loss
+    return right_of(float(balance.spent.max()) + frozen), right_of(float(balance.formal.max()) + frozen)
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(values)) if len(values) else math.nan
 
 
 def _share(flags: list[bool]) -> float:
@@ -213,18 +239,32 @@ def _cells(found: Answer, truth: Answer) -> list[tuple[float, float]]:
     return [(_number(true["count"]), _number(told["count"])) for true, told in rows]
 
 
-def _overlaps(found: Answer, truth: Answer) -> list[float]:
-    """Return the overlap of the 95 % intervals of each coefficient: the mean share of either (Karr et al. 2006)."""
-    exact = {str(row["term"]): row for row in truth.tables["coefficients"]}
-    out = []
-    for row in found.tables["coefficients"]:
-        if (twin := exact.get(str(row["term"]))) is None:
-            continue
-        (a, b), (c, d) = (_interval(r["coefficient"], r["standard error"]) for r in (row, twin))
-        both = max(0.0, min(b, d) - max(a, c))
-        if b > a and d > c:
-            out.append((both / (b - a) + both / (d - c)) / 2)
-    return out
+@dataclass(frozen=True)
+class CoefficientTwins:
+    """The coefficients of a regression with protection and without: how far they agree."""
+
+    linear: bool
+    overlaps: list[float]
+    """Overlap of the 95 % intervals of each coefficient: the mean share of either (Karr et al. 2006)."""
+    ratios: list[float]
+    """Of standard errors."""
+    covered: list[bool]
+    """Whether the published interval holds the coefficient without protection."""
+
+    @classmethod
+    def of(cls, analysis: Analysis, found: Answer, truth: Answer) -> CoefficientTwins:
+        """Compare the terms that both have."""
+        exact = {str(row["term"]): row for row in truth.tables["coefficients"]}
+        twins = [(row, exact[str(row["term"])]) for row in found.tables["coefficients"] if str(row["term"]) in exact]
+        one = cls(analysis.name == "ols", [], [], [])
+        for row, twin in twins:
+            (a, b), (c, d) = (_interval(r["coefficient"], r["standard error"]) for r in (row, twin))
+            both = max(0.0, min(b, d) - max(a, c))
+            if b > a and d > c:
+                one.overlaps.append((both / (b - a) + both / (d - c)) / 2)
+                one.ratios.append((b - a) / (d - c))
+                one.covered.append(a <= _number(twin["coefficient"]) <= b)
+        return one
 
 
 def _interval(coefficient: object, error: object) -> tuple[float, float]:
