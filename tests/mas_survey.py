@@ -12,6 +12,7 @@ ROLES = {
     "weight": "weight", "house": "household", "region": "stratum", "income": "confidential", "sick": "confidential",
     "work": "confidential", "flag": "confidential", "person": "identifier",
 }  # fmt: skip
+BOUNDS: dict[str, tuple[float, float]] = {"flag": (0.0, 1.0)}
 NUMBERS = ("age", "year", "z", "income", "weight", "empty", "flag", "person")
 
 
@@ -45,7 +46,11 @@ def microdata(frame: pd.DataFrame) -> Microdata:
 def schema_of(frame: pd.DataFrame) -> Schema:
     """Return what the columns mean."""
     return Schema(tuple(
-        Attribute(c, role=ROLES.get(c, "key"), scale="ordered" if c in NUMBERS else "unordered") for c in frame
+        Attribute(
+            c, role=ROLES.get(c, "key"), scale="ordered" if c in NUMBERS else "unordered",
+            **({"bounds": BOUNDS[c]} if c in BOUNDS else {}),
+        )
+        for c in frame
     ))  # fmt: skip
 
 

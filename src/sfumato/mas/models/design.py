@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from typing_extensions import override
 
 from sfumato.contract.parameters import param
@@ -216,7 +215,9 @@ class Number:
             return self.variable.spread * (high - low)
         a, b = self.variable.bounds
         sd = self.variable.spread * (b - a)
-        ends = self._transformed(np.clip(np.array([self.variable.middle - sd, self.variable.middle + sd]), a + (b - a) / _STEPS, b))
+        ends = self._transformed(
+            np.clip(np.array([self.variable.middle - sd, self.variable.middle + sd]), a + (b - a) / _STEPS, b)
+        )
         return float(min(max(abs(ends[1] - ends[0]) / 2, _LEAST_SPREAD * (high - low)), (high - low) / 2))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.mas.answer import Refusal
 from sfumato.mas.codebook import Codebook
 from sfumato.mas.models.design import Category, Number
-from sfumato.mas.models.linear import LargestLeverage
+from sfumato.mas.models.linear import CAPPED, LargestLeverage, PairProducts
 from sfumato.mas.models.model import (
     COLLINEAR,
     DEPENDENT,
@@ -28,6 +28,7 @@ from sfumato.mas.models.model import (
     ModelAnalysis,
     ModelColumns,
     allowed_levels,
+    clips,
     coefficient_rows,
     conditioned,
     counted,
@@ -50,6 +51,8 @@ _SCORING = 4
 """Steps on confidential predictors, each a request."""
 _EARLY, _ROUGH = 0.1, 0.1
 """Part of the noise's precision that early steps, and curvatures, need."""
+_MOVING = 0.5
+"""Coefficients, of columns that are at most 1, that still move so far after the last step have no finite value."""
 _FAR = 30.0
 """A larger linear predictor means separation."""
 ONE_OUTCOME = Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
@@ -91,17 +94,17 @@ class LikelihoodAnalysis(ModelAnalysis, abstract=True):
         if isinstance(laid, Refusal):
             return laid
         outcome, place, rarest = laid
-        columns = yield from model_columns(question, register, terms, outcome)
+        columns = yield from model_columns(question, register, terms, outcome, self.weighted)
         if isinstance(columns, Refusal):
             return columns
         modelled: Outcomes = place(columns)
-        fit = yield from fitted(question, register, columns, modelled, self.link(), self.weighted)
+        fit = yield from fitted(question, register, columns, modelled, self.link(), self.weighted, self.covariance)
         if isinstance(fit, Refusal):
             return fit
         rows = fit.rows()
         facts: dict[str, Any] = {"n": None if np.isnan(fit.shown_n) else fit.shown_n}
-        facts |= rounded({"pseudo-R²": fit.share, "log-likelihood": fit.value, "log-likelihood of the intercept": fit.null}, question.policy.models.digits)
-        notes = (modelled.note, *columns.notes, *model_notes(question, "classical" if not self.weighted else self.covariance, fit.gaps, self.weighted))
+        facts |= rounded(fit.facts(), question.policy.models.digits)
+        notes = (modelled.note, *columns.notes, *model_notes(question, self.covariance, fit.gaps, self.weighted))
         evidence = (
             ModelEvidence(fit.n, fit.beta.size, columns.levels, rarest, fit.share_seen, fit.leverage),
             CorrelationEvidence(fit.correlation, fit.n),
@@ -224,6 +227,8 @@ class LikelihoodFit:
     gaps: bool
     leverage: float
     correlation: float
+    robust: Numbers | None = None
+    """Variance of the coefficients by the sandwich, without that of the noise."""
 
     @cached_property
     def shown_n(self) -> float:
@@ -239,6 +244,32 @@ class LikelihoodFit:
     def _bread(self) -> Numbers:
         return np.asarray(np.linalg.inv(self.information))
 
+    def facts(self) -> dict[str, float]:
+        """Return log-likelihoods, and the test that no column but the intercept explains anything.
+
+        If they do not, twice the difference is a quadratic form of the score, which sampling and noise make: its first two
+        moments are those of a multiple of χ² (Satterthwaite 1946); without noise it is χ² itself.
+        """
+        from scipy.stats import chi2
+
+        equations, k = self.beta.shape
+        lost = int(self.null != 0.0)
+        df, ratio = equations * (k - lost), 2 * (self.value - self.null)
+        p = np.nan
+        if df and self.null:
+            inflation = self.question.policy.variance_inflation
+            rest = [a * k + j for a in range(equations) for j in range(lost, k)]
+            inner = self._bread[np.ix_(rest, rest)]
+            form = np.linalg.inv(inner)  # of the information, the intercepts taken out
+            spread = (self._bread * inflation + self._bread @ self.noise @ self._bread)[np.ix_(rest, rest)]
+            part = form @ spread if self.columns.design.intercept else np.eye(len(rest))
+            first, second = float(np.trace(part)), float(np.trace(part @ part))
+            p = float(chi2.sf(max(ratio, 0.0) * first / second, first**2 / second))
+        return {
+            "log-likelihood": self.value, "null log-likelihood": self.null if self.null else np.nan, "pseudo-R²": self.share,
+            "likelihood ratio": ratio if self.null else np.nan, "p": p,
+        }  # fmt: skip
+
     @property
     def share_seen(self) -> float:
         """Pseudo-R² as the rule sees it: less what noise may add to the log-likelihood."""
@@ -251,7 +282,8 @@ class LikelihoodFit:
         """Return a row for each coefficient of each outcome."""
         user = self.columns.to_formula()
         equations, k = self.beta.shape
-        whole = self._bread * self.question.policy.variance_inflation + self._bread @ self.noise @ self._bread
+        sampling = self._bread if self.robust is None else self.robust
+        whole = sampling * self.question.policy.variance_inflation + self._bread @ self.noise @ self._bread
         out: list[dict[str, Any]] = []
         titles = [column.title for column in self.columns.design.columns]
         sign = -1.0 if self.outcomes.flip else 1.0
@@ -268,9 +300,29 @@ Fitting = Generator[SumsRequest, ProtectedSums, LikelihoodFit | Refusal]
 
 
 def fitted(
+    question: Question,
+    register: Register,
+    columns: ModelColumns,
+    outcomes: Outcomes,
+    link: Link,
+    weighted: bool,
+    errors: str = "classical",
+) -> Fitting:
+    """Ask for the sums of a likelihood model, and solve it; once more for the squares of the score, for robust errors."""
+    fit = yield from _estimated(question, register, columns, outcomes, link, weighted)
+    if errors == "classical" or isinstance(fit, Refusal):
+        return fit
+    meat = yield from _meat(question, register, fit, link, weighted)
+    bread = np.linalg.inv(fit.information)
+    robust = bread @ meat @ bread
+    if fit.noise.any():  # noise may have hidden some of the squares: no less than half the classical ones
+        robust = robust + np.diag(np.maximum(0.5 * np.diag(bread) - np.diag(robust), 0.0))
+    return replace(fit, robust=robust)
+
+
+def _estimated(
     question: Question, register: Register, columns: ModelColumns, outcomes: Outcomes, link: Link, weighted: bool
 ) -> Fitting:
-    """Ask for the sums of a likelihood model, and solve it."""
     factors = columns.factors
     hidden_x = any(factors.known(m, False) != ONE for m in columns.monomials)
     shape = Products(question, register, factors, columns.monomials, ())
@@ -278,9 +330,19 @@ def fitted(
     if hidden_x or shape.all_confidential:
         return (yield from _scored(question, columns, outcomes, link, weighted, size, register))
     rows = MonomialRows(factors, True, columns.monomials)
-    xx = Products(question, register, factors, columns.monomials, tuple((i, j) for i in range(len(columns.monomials)) for j in range(i, len(columns.monomials))), int(weighted)).matrices(None)[0]
-    n = float(register.cells((), known_part(question.selection))[0].sum())
-    if not n > outcomes.equations.__len__() * len(columns.monomials):
+    xx = Products(
+        question,
+        register,
+        factors,
+        columns.monomials,
+        tuple((i, j) for i in range(len(columns.monomials)) for j in range(i, len(columns.monomials))),
+        int(weighted),
+    ).matrices(None)[0]
+    n, weight = (
+        float(Products(question, register, factors, (ONE,), ((0, 0),), w).matrices(None)[0][0, 0])
+        for w in (0, int(weighted))
+    )
+    if not n > len(outcomes.monomials) * len(columns.monomials):
         return EMPTY
     if conditioned(xx)[0] < DEPENDENT:
         return COLLINEAR
@@ -307,13 +369,25 @@ def fitted(
             noise[own, own] = back @ np.diag(sums.variances[own]) @ back.T
     if factors.numbers and columns.outcome is not None:  # the outcome is read centred and scaled
         scale, centre = factors.scale[-1], factors.centre[-1]
-        ones = register.reduce(_Ones(rows, int(weighted)), _Ones(rows, int(weighted)).columns, known_part(question.selection))
+        ones = register.reduce(
+            _Ones(rows, int(weighted)), _Ones(rows, int(weighted)).columns, known_part(question.selection)
+        )
         xy, noise = xy * scale + centre * ones, noise * scale**2
+    if any(
+        not float(y @ first) > 0 for first in [columns.design.constant(xx, weight)] if first is not None for y in xy
+    ):
+        return ONE_OUTCOME
     found = _solved(register, question, rows, link, xy, int(weighted))
     if isinstance(found, Refusal):
         return found
-    beta, value, null, information = found
-    leverage = register.reduce(LargestLeverage(MonomialRows(factors, True, columns.monomials, 0, turn)), turned.columns, known_part(question.selection))
+    beta, value, information = found
+    constant = columns.design.constant(xx, weight)
+    null = 0.0 if constant is None else _null(link, xy @ constant, weight)
+    leverage = register.reduce(
+        LargestLeverage(MonomialRows(factors, True, columns.monomials, 0, turn)),
+        turned.columns,
+        known_part(question.selection),
+    )
     gaps = any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
     return LikelihoodFit(
         question, columns, outcomes, beta, information, noise, value, null, n, gaps, LargestLeverage.read(leverage),
@@ -338,8 +412,8 @@ class _Ones(RecordFunction):
 
 def _solved(
     register: Register, question: Question, rows: MonomialRows, link: Link, xy: Numbers, weights: int
-) -> tuple[Numbers, float, float, Numbers] | Refusal:
-    """Solve Σ x μ(xβ) = X'y by Newton's method over known variables; also the log-likelihoods and the information."""
+) -> tuple[Numbers, float, Numbers] | Refusal:
+    """Solve Σ x μ(xβ) = X'y by Newton's method over known variables; also the log-likelihood and the information."""
     universe = known_part(question.selection)
 
     def at(beta: Numbers) -> tuple[float, Numbers, Numbers]:
@@ -353,7 +427,6 @@ def _solved(
         return ONE_OUTCOME
     loss, fitted_sums, information = at(beta)
     value = float((beta * xy).sum()) - loss
-    null = _null(link, xy, rows, register, universe, weights)
     for _ in range(_NEWTON):
         try:
             step = np.linalg.solve(information, (xy - fitted_sums).ravel()).reshape(beta.shape)
@@ -374,28 +447,92 @@ def _solved(
             break
     else:
         return SEPARATED
-    return beta, value, null, information
+    return beta, value, information
 
 
-def _null(link: Link, xy: Numbers, rows: MonomialRows, register: Register, universe: Any, weights: int) -> float:
-    """Return the log-likelihood of the intercept alone; 0 where there is none."""
-    if rows.monomials[0] != ONE:
-        return 0.0
-    work = _Ones(MonomialRowsOne(rows), weights)
-    n = float(register.reduce(work, work.columns, universe)[0])
-    y = xy[:, 0]
+def _null(link: Link, y: Numbers, weight: float) -> float:
+    """Return the log-likelihood of an intercept alone, from the sums of the outcomes."""
     if isinstance(link, LogMean):
-        return float((y * np.log(np.maximum(y / n, 1e-300)) - y).sum())
-    shares = np.clip(np.r_[n - y.sum(), y] / n, 1e-12, 1.0)
-    return float(n * (shares * np.log(shares)).sum())
+        return float((y * np.log(np.maximum(y / weight, 1e-300)) - y).sum())
+    shares = np.clip(np.r_[weight - y.sum(), y] / weight, 1e-12, 1.0)
+    return float(weight * (shares * np.log(shares)).sum())
 
 
-class MonomialRowsOne(MonomialRows):
-    """The intercept of a model's rows."""
+# --- robust errors
 
-    def __init__(self, rows: MonomialRows) -> None:
-        self.__dict__.update(rows.__dict__)
-        self.monomials, self.matrix, self.weights = (ONE,), None, 0
+
+class ScoreSquares(RecordFunction):
+    """Products of residuals of two equations, at some coefficients; with `whole` times products of two columns."""
+
+    def __init__(self, score: ScoreRows, whole: bool) -> None:
+        self.score, self.whole = score, whole
+
+    @override
+    @property
+    def columns(self) -> Sequence[str]:
+        return self.score.columns
+
+    @override
+    def __call__(self, piece: Piece) -> Numbers:
+        x, y, complete = self.score.read(piece)
+        rest = (y - self.score.link.mean(self.score.beta @ x)) * complete
+        made = [rest[a] * rest[b] for a in range(len(y)) for b in range(a, len(y))]
+        if not self.whole:
+            return np.array(made)
+        return np.array([r * x[i] * x[j] for r in made for i in range(len(x)) for j in range(i, len(x))])
+
+
+def _meat(
+    question: Question, register: Register, fit: LikelihoodFit, link: Link, weighted: bool
+) -> Generator[SumsRequest, ProtectedSums, Numbers]:
+    """Return Σ w² x x′ ⊗ r r′ of residuals r; in orthonormal columns where all predictors are known."""
+    columns, factors, (equations, k) = fit.columns, fit.columns.factors, fit.beta.shape
+    shape = Products(question, register, factors, columns.monomials, ())
+    known = not shape.all_confidential and all(factors.known(m, False) == ONE for m in columns.monomials)
+    scale, (low, high) = _outcome_scale(columns)
+    most = max(high - low, 1.0) ** 2
+    if columns.outcome is not None and question.policy.models.sd:
+        most = min(most, (CAPPED * max(columns.outcome.spread, 1.0)) ** 2)
+    beta = np.array([[float(f"{b:.12g}") for b in row] for row in fit.beta.tolist()])
+    rows = ScoreSquares(ScoreRows(factors, columns.monomials, fit.outcomes.monomials, link, beta, scale), not known)
+    blocks = [(a, b) for a in range(equations) for b in range(a, equations)]
+    pairs = [(i, j) for i in range(k) for j in range(i, k)]
+    names = ";".join(factors.wording(m) for m in (*columns.monomials, *fit.outcomes.monomials))
+    name = f"score squares {type(link).__name__} w{int(weighted)} {names} at {beta.tolist()}"
+    share = _ROUGH if question.policy.models.sd else 1.0
+    if known:
+        xx = Products(question, register, factors, columns.monomials, tuple(pairs), int(weighted)).matrices(None)[0]
+        turn = np.linalg.inv(np.linalg.cholesky(xx))
+        us: RecordFunction = PairProducts(MonomialRows(factors, True, columns.monomials, int(weighted), turn))
+        bounds = [Confidential(-most * (a != b), most, most / 4) for a, b in blocks]
+        where = tuple((p, g) for g in range(len(blocks)) for p in range(len(pairs)))
+    else:
+        turn = np.eye(k)
+        us = MonomialRows(factors, True, (ONE,), 2 * int(weighted))
+        size = [max(abs(e.low), abs(e.high)) for e in _whole_bounds(factors, columns.monomials)]
+        bounds = [
+            Confidential(-t * (a != b or i != j), t, t / 4)
+            for a, b in blocks
+            for i, j in pairs
+            for t in [most * size[i] * size[j]]
+        ]
+        where = tuple((0, g) for g in range(len(bounds)))
+    part = TotalSums(name, us, rows, tuple(bounds), where, shape.variables, shape.by, share)
+    values = (yield SumsRequest({"meat": part})).totals("meat").values.reshape(len(blocks), len(pairs))
+    meat, back = np.zeros((equations, k, equations, k)), np.linalg.inv(turn)
+    for (a, b), row in zip(blocks, values, strict=True):
+        block = np.zeros((k, k))
+        for (i, j), value in zip(pairs, row, strict=True):
+            block[i, j] = block[j, i] = value
+        meat[a, :, b, :] = meat[b, :, a, :] = back @ block @ back.T
+    return meat.reshape(equations * k, equations * k)
+
+
+def _outcome_scale(columns: ModelColumns) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return what the outcome as read is multiplied by, and what is added; and its public bounds."""
+    if columns.outcome is None:
+        return (1.0, 0.0), (0.0, 1.0)
+    return (float(columns.factors.scale[-1]), float(columns.factors.centre[-1])), columns.outcome.bounds
 
 
 # --- scoring with confidential predictors
@@ -404,7 +541,15 @@ class MonomialRowsOne(MonomialRows):
 class ScoreRows(RecordFunction):
     """Score, information, log-likelihood and a 1 for each complete record, at some coefficients."""
 
-    def __init__(self, factors: Factors, columns: Sequence[Monomial], outcomes: Sequence[Monomial], link: Link, beta: Numbers, outcome_scale: tuple[float, float]) -> None:
+    def __init__(
+        self,
+        factors: Factors,
+        columns: Sequence[Monomial],
+        outcomes: Sequence[Monomial],
+        link: Link,
+        beta: Numbers,
+        outcome_scale: tuple[float, float],
+    ) -> None:
         every = [*columns, *outcomes]
         self.known = MonomialRows(factors, True, [factors.known(m) for m in every])
         self.hidden = MonomialRows(factors, False, [factors.known(m, False) for m in every])
@@ -415,11 +560,15 @@ class ScoreRows(RecordFunction):
     def columns(self) -> Sequence[str]:
         return list(dict.fromkeys([*self.known.columns, *self.hidden.columns]))
 
-    @override
-    def __call__(self, piece: Piece) -> Numbers:
+    def read(self, piece: Piece) -> tuple[Numbers, Numbers, Numbers]:
+        """Return columns, outcomes, and who is complete."""
         complete = self.known.read(piece)[2] & self.hidden.read(piece)[2]
         whole = self.known(piece) * self.hidden(piece)
-        x, y = whole[: self.k], whole[self.k :] * self.outcome_scale[0] + self.outcome_scale[1]
+        return whole[: self.k], whole[self.k :] * self.outcome_scale[0] + self.outcome_scale[1], complete
+
+    @override
+    def __call__(self, piece: Piece) -> Numbers:
+        x, y, complete = self.read(piece)
         linear = self.beta @ x
         mean = self.link.mean(linear)
         equations = len(self.beta)
@@ -433,20 +582,28 @@ class ScoreRows(RecordFunction):
 
 
 def _scored(
-    question: Question, columns: ModelColumns, outcomes: Outcomes, link: Link, weighted: bool, size: Products, register: Register
+    question: Question,
+    columns: ModelColumns,
+    outcomes: Outcomes,
+    link: Link,
+    weighted: bool,
+    size: Products,
+    register: Register,
 ) -> Fitting:
     """Take a fixed number of scoring steps, each a request."""
     factors, k, equations = columns.factors, len(columns.monomials), len(outcomes.monomials)
     shape = Products(question, register, factors, columns.monomials, ())
-    y_low, y_high, y_spread, scale = 0.0, 1.0, 0.5, (1.0, 0.0)
-    if columns.outcome is not None:
-        scale = (float(factors.scale[-1]), float(factors.centre[-1]))
-        (y_low, y_high), y_spread = columns.outcome.bounds, columns.outcome.spread
+    scale, (y_low, y_high) = _outcome_scale(columns)
+    y_spread = 0.5 if columns.outcome is None else columns.outcome.spread
     reach = max(y_high - y_low, 1.0)
     ends = [factors.bounds(m) for m in columns.monomials]
     size_of = [max(abs(e.low), abs(e.high)) for e in _whole_bounds(factors, columns.monomials)]
     rms = [max(e.spread, 0.05) for e in ends]
-    bounds = [Confidential(-reach * s, reach * s, y_spread * r) for _ in range(equations) for s, r in zip(size_of, rms, strict=True)]
+    bounds = [
+        Confidential(-reach * s, reach * s, y_spread * r)
+        for _ in range(equations)
+        for s, r in zip(size_of, rms, strict=True)
+    ]
     top = 0.25 if isinstance(link, Logit) else reach
     for a in range(equations):
         for b in range(a, equations):
@@ -455,12 +612,17 @@ def _scored(
                 Confidential(min(sign * size_of[i] * size_of[j], -top * size_of[i] * size_of[j] if _signed(ends, i, j) else 0.0), top * size_of[i] * size_of[j], top * rms[i] * rms[j] / 2)
                 for i in range(k) for j in range(i, k)
             ]  # fmt: skip
-    bounds += [Confidential(-3.0 * reach, 3.0 * reach, 0.5 * reach), Confidential(0.0, 1.0, 0.1), *(Confidential(min(y_low, 0.0), max(y_high, 0.0), y_spread) for _ in range(equations))]
+    bounds += [
+        Confidential(-3.0 * reach, 3.0 * reach, 0.5 * reach),
+        Confidential(0.0, 1.0, 0.1),
+        *(Confidential(min(y_low, 0.0), max(y_high, 0.0), y_spread) for _ in range(equations)),
+    ]
     noisy = bool(question.policy.models.sd)
     beta = np.zeros((equations, k))
     names = ";".join(factors.wording(m) for m in (*columns.monomials, *outcomes.monomials))
     steps, m = (_SCORING if noisy else _NEWTON), equations * k
     values, variances = np.zeros(len(bounds)), np.zeros(len(bounds))
+    n = float(size.matrices(None)[0][0, 0])
     for step in range(steps):
         rows = ScoreRows(factors, columns.monomials, outcomes.monomials, link, beta, scale)
         words = ",".join(f"{b:.12g}" for b in beta.ravel())
@@ -474,12 +636,16 @@ def _scored(
 
         last = step == steps - 1
         parts = {"score": part(range(m), 1.0 if last else _EARLY)}
+        if weighted and step == 0 and (counted_part := size.request()) is not None:
+            parts["n"] = counted_part
         if not noisy or step in (0, steps - 1):
             parts["rest"] = part(range(m, len(bounds)), _ROUGH)
         sums = yield SumsRequest(parts)
         values[:m], variances[:m] = sums.totals("score").values, sums.totals("score").variances
         if "rest" in parts:
             values[m:], variances[m:] = sums.totals("rest").values, sums.totals("rest").variances
+        if "n" in parts:
+            n = float(size.matrices(sums.totals("n"))[0][0, 0])
         score = values[:m]
         information, at = np.zeros((m, m)), m
         for a in range(equations):
@@ -498,20 +664,36 @@ def _scored(
             return SEPARATED
         if not noisy and largest < 1e-10 * max(np.abs(beta).max(initial=0), 1.0):
             break
-    n = float(values[-1 - equations])
-    if not n > k * equations:
-        return EMPTY
-    y = values[-equations:]
-    intercept = columns.design.intercept
-    if isinstance(link, LogMean):
-        null = float((y * np.log(np.maximum(y / n, 1e-300)) - y).sum())
     else:
-        shares = np.clip(np.r_[n - y.sum(), y] / n, 1e-12, 1.0)
-        null = float(n * (shares * np.log(shares)).sum()) if intercept else 0.0
+        reach = np.linalg.solve(information, np.linalg.solve(information, np.diag(variances[:m])).T)
+        if (
+            not noisy
+            or (np.abs(change).ravel() > np.maximum(_MOVING, 4 * np.sqrt(np.diag(reach) * (1 + 1 / _EARLY)))).any()
+        ):
+            return SEPARATED
+    weight = float(values[-1 - equations])
+    n = n if weighted else weight
+    if not (n > k * equations and weight > 0):
+        return EMPTY
+    intercept = columns.design.intercept
+    null = _null(link, values[-equations:], weight) if intercept else 0.0
     noise = np.diag(variances[: equations * k])
     gaps = any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
     correlation = largest_correlation(information[:k, :k], intercept)
-    return LikelihoodFit(question, columns, outcomes, beta, information, noise, float(values[-2 - equations]), null, n, gaps, 0.0, correlation)
+    return LikelihoodFit(
+        question,
+        columns,
+        outcomes,
+        beta,
+        information,
+        noise,
+        float(values[-2 - equations]),
+        null,
+        n,
+        gaps,
+        0.0,
+        correlation,
+    )
 
 
 def _whole_bounds(factors: Factors, monomials: Sequence[Monomial]) -> list[Confidential]:
@@ -669,9 +851,11 @@ class Poisson(LikelihoodAnalysis):
         function, name = self.terms(question.codebook.variables).outcome
         if function:
             raise ParameterError(f"the outcome of poisson is a plain count: write {name}.")
-        number = Number.of(question.codebook.variables[name], "", question.policy.amounts.clip)
+        number = Number.of(question.codebook.variables[name], "", clips(question))
         if number.bounds[0] < 0:
-            raise DataError(f"the outcome of poisson is a count, and '{name}' may be negative. Choose another outcome or ols.")
+            raise DataError(
+                f"the outcome of poisson is a count, and '{name}' may be negative. Choose another outcome or ols."
+            )
 
         def place(columns: ModelColumns) -> Outcomes:
             return Outcomes((columns.y,), ("", name), f"The modelled outcome is the mean of {name}.")

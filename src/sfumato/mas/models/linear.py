@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from sfumato.mas.models.model import (
     EMPTY,
     ModelAnalysis,
     ModelColumns,
+    clips,
     coefficient_rows,
     conditioned,
     largest_correlation,
@@ -51,8 +52,8 @@ class OLS(ModelAnalysis):
                 f"the outcome of ols must be a number, and '{name}' has levels. For these, use logistic or multinomial."
             )
         self.check_weights(question)
-        outcome = Number.of(question.codebook.variables[name], function, question.policy.amounts.clip)
-        columns = yield from model_columns(question, register, terms, outcome)
+        outcome = Number.of(question.codebook.variables[name], function, clips(question))
+        columns = yield from model_columns(question, register, terms, outcome, self.weighted)
         if isinstance(columns, Refusal):
             return columns
         fit = yield from fitted(question, register, columns, self.weighted, self.covariance)
@@ -88,6 +89,8 @@ class NormalEquations:
     """Complete records, not weighted."""
     leverage: float
     """Largest leverage of a record by known columns; 0 where none is known."""
+    weight: float
+    """Sum of the weights of complete records."""
     turn: Numbers | None
     """Takes the columns to orthonormal ones, where all are known."""
 
@@ -106,15 +109,27 @@ def normal_equations(question: Question, register: Register, columns: ModelColum
     pairs = (*x_pairs, *((j, p) for j in range(p + 1)))
     whole = Products(question, register, factors, every, pairs, int(weighted))
     size = Products(question, register, factors, (ONE,), ((0, 0),))
-    parts = {name: part for name, part in (("products", whole.request()), ("n", size.request())) if part is not None}
+    heavy = replace(size, weights=int(weighted and not columns.design.intercept))
+    wanted = {
+        "products": whole.request(),
+        "n": size.request(),
+        **({"weight": heavy.request()} if heavy.weights else {}),
+    }
+    parts = {name: part for name, part in wanted.items() if part is not None}
     sums = (yield SumsRequest(parts)) if parts else None
     values, variances = whole.matrices(sums.totals("products") if sums is not None and "products" in parts else None)
     n = float(size.matrices(sums.totals("n") if sums is not None and "n" in parts else None)[0][0, 0])
+    weight = (
+        float(heavy.matrices(sums.totals("weight") if sums is not None and "weight" in parts else None)[0][0, 0])
+        if heavy.weights
+        else n
+    )
+    weight = float(values[0, 0]) if columns.design.intercept else weight
     if not n > p:
         return EMPTY
     return NormalEquations(
         values[:p, :p], values[:p, p], float(values[p, p]), variances[:p, :p], np.diag(variances[:p, p]), float(variances[p, p]),
-        n, 0.0, None,
+        n, 0.0, weight, None,
     )  # fmt: skip
 
 
@@ -124,7 +139,10 @@ def _known_design(
     """Ask for X'y in orthonormal columns, so that the noise is in proportion to the errors of the coefficients."""
     factors, p, y = columns.factors, len(columns.monomials), columns.y
     xx = design.matrices(None)[0][:p, :p]
-    n = float(register.cells((), known_part(question.selection))[0].sum())
+    n, weight = (
+        float(Products(question, register, factors, (ONE,), ((0, 0),), w).matrices(None)[0][0, 0])
+        for w in (0, int(weighted))
+    )
     if not n > p:
         return EMPTY
     if conditioned(xx)[0] < DEPENDENT:
@@ -147,10 +165,14 @@ def _known_design(
     })  # fmt: skip
     back = np.linalg.inv(turn)
     xy, yy = sums.totals("xy"), sums.totals("yy")
-    leverage = register.reduce(LargestLeverage(MonomialRows(factors, True, columns.monomials, 0, turn)), rows.columns, known_part(question.selection))
+    leverage = register.reduce(
+        LargestLeverage(MonomialRows(factors, True, columns.monomials, 0, turn)),
+        rows.columns,
+        known_part(question.selection),
+    )
     return NormalEquations(
         xx, back @ xy.values, float(yy.values[0]), np.zeros((p, p)), back @ np.diag(xy.variances) @ back.T, float(yy.variances[0]),
-        n, LargestLeverage.read(leverage), turn,
+        n, LargestLeverage.read(leverage), weight, turn,
     )  # fmt: skip
 
 
@@ -237,11 +259,7 @@ class LinearFit:
     def constant(self) -> bool:
         """Whether some columns add up to 1 for every record."""
         design = self.columns.design
-        return design.intercept or design.constant(self.sums.xx, float(self.sums.xx[0, 0] if design.intercept else self._weight)) is not None
-
-    @property
-    def _weight(self) -> float:
-        return self.n
+        return design.intercept or design.constant(self.sums.xx, self.sums.weight) is not None
 
     @cached_property
     def _lower(self) -> Numbers:
@@ -267,13 +285,13 @@ class LinearFit:
             ones = np.zeros(self.k)
             ones[0] = 1.0
             if not self.columns.design.intercept:
-                found = self.columns.design.constant(self.sums.xx, self._weight)
+                found = self.columns.design.constant(self.sums.xx, self.sums.weight)
                 ones = found if found is not None else ones
             row = self._lower.T @ ones
             total -= float(row @ self.effects) ** 2 / float(row @ row)
         if self.noisy:  # a closer fit than the noise lets see is not told
             residual = float(np.clip(residual, 0.05 * max(total, 1e-300), max(total, 1e-300)))
-        return residual, total
+        return max(residual, 0.0), total
 
     @property
     def share(self) -> float:
@@ -303,13 +321,15 @@ class LinearFit:
     def unit(self) -> float:
         """What one of the outcome as read is in units of the formula."""
         assert self.columns.outcome is not None  # noqa: S101 - a linear model
-        scale = float(self.columns.factors.scale[-1])
-        return scale / self.outcome_sd if self.columns.outcome.standardised else scale
+        factors = self.columns.factors
+        fixed = factors.fixed(len(factors.numbers) - 1)
+        scale = float(factors.scale[-1])
+        return 1.0 if fixed else scale / self.outcome_sd if self.columns.outcome.standardised else scale
 
     @cached_property
     def outcome_sd(self) -> float:
         """Standard deviation of the outcome."""
-        return float(np.sqrt(max(self.squares[1], 0.0) / self.n)) * float(self.columns.factors.scale[-1])
+        return float(np.sqrt(max(self.squares[1], 0.0) / self.sums.weight)) * float(self.columns.factors.scale[-1])
 
     @cached_property
     def _to_formula(self) -> Numbers:
@@ -320,8 +340,14 @@ class LinearFit:
         """Coefficients of the formula."""
         beta = self.beta.copy()
         assert self.columns.outcome is not None  # noqa: S101 - a linear model
-        if self.columns.design.intercept and not self.columns.outcome.standardised:
-            beta[0] += self.columns.factors.centre[-1] / self.columns.factors.scale[-1]
+        if self.columns.design.intercept:
+            factors = self.columns.factors
+            off = (
+                -self.sums.xy[0] / self.sums.xx[0, 0]
+                if self.columns.outcome.standardised
+                else factors.centre[-1] / factors.scale[-1]
+            )
+            beta[0] += off
         return np.asarray(self.unit * (self._to_formula @ beta))
 
     @cached_property
@@ -353,7 +379,7 @@ def fitted(question: Question, register: Register, columns: ModelColumns, weight
     sums = yield from normal_equations(question, register, columns, weighted)
     if isinstance(sums, Refusal):
         return sums
-    if conditioned(sums.xx)[0] < (1e-4 if sums.xx_variance.any() else DEPENDENT):
+    if conditioned(sums.xx)[0] < max(DEPENDENT, _least_eigenvalue(sums)):
         return COLLINEAR
     if not sums.yy > 0 and not sums.yy_variance:
         return Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
@@ -369,10 +395,19 @@ def fitted(question: Question, register: Register, columns: ModelColumns, weight
     return LinearFit(question, columns, sums, gaps, robust)
 
 
+def _least_eigenvalue(sums: NormalEquations) -> float:
+    """Return the size that the noise alone gives eigenvalues of X'X, of columns of unit length: what is smaller may be 0."""
+    length = np.maximum(np.diag(sums.xx), 1e-300)
+    scaled = sums.xx_variance / np.outer(length, length)
+    return max(float(np.sqrt(scaled.sum(axis=1).max(initial=0.0))), 1e-4) if scaled.any() else 0.0
+
+
 class ResidualSquares(RecordFunction):
     """Squared residuals of a linear model times products of confidential columns."""
 
-    def __init__(self, factors: Factors, columns: Sequence[Monomial], beta: Numbers, y: Monomial, products: Sequence[Monomial]) -> None:
+    def __init__(
+        self, factors: Factors, columns: Sequence[Monomial], beta: Numbers, y: Monomial, products: Sequence[Monomial]
+    ) -> None:
         self.known = MonomialRows(factors, True, [factors.known(m) for m in columns])
         self.hidden = MonomialRows(factors, False, [*(factors.known(m, False) for m in columns), *products])
         self.outcome_known = MonomialRows(factors, True, [factors.known(y)])
@@ -393,20 +428,22 @@ class ResidualSquares(RecordFunction):
         return np.asarray(np.square(residual) * hidden[k:])
 
 
-_CAPPED = 4.0
+CAPPED = 4.0
 """Residuals count as at most so many nominal standard deviations of the outcome, so that one record moves little."""
 _ROUGH = 0.05
 """Part of the noise's precision that the squares of residuals need: they only set standard errors."""
 
 
-def _meat(question: Question, register: Register, fit: LinearFit, weighted: bool) -> Generator[SumsRequest, ProtectedSums, Numbers]:
+def _meat(
+    question: Question, register: Register, fit: LinearFit, weighted: bool
+) -> Generator[SumsRequest, ProtectedSums, Numbers]:
     """Return Σ w² x x′ e² of the columns as read; asked for in orthonormal columns where all predictors are known."""
     columns, factors, turn = fit.columns, fit.columns.factors, fit.sums.turn
     k = fit.k
     pairs = [(i, j) for i in range(k) for j in range(i, k)]
     noisy = fit.noisy
     y = factors.bounds(columns.y)
-    most = min(y.reach, _CAPPED * max(y.spread, 1e-9)) ** 2 if noisy else y.reach**2
+    most = min(y.reach, CAPPED * max(y.spread, 1e-9)) ** 2 if noisy else y.reach**2
     usual = max(y.spread, 1e-9) ** 2 * float(np.sqrt(3))
     words = ",".join(f"{b!r}" for b in np.round(fit.beta, 12).tolist())
     names = ";".join(factors.wording(m) for m in columns.monomials)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from sfumato.errors import ParameterError
 from sfumato.mas.answer import Refusal
 from sfumato.mas.codebook import Codebook
 from sfumato.mas.models.design import Category, Design, DesignColumn, FormulaAnalysis, Number, Terms, expanded
-from sfumato.mas.models.products import Factors, Monomial
+from sfumato.mas.models.products import ONE, Factors, Monomial, Products
 from sfumato.mas.perturbation import Models, significant
 from sfumato.mas.question import Question
 from sfumato.mas.register import Register, known_part
@@ -44,7 +44,11 @@ class ModelAnalysis(FormulaAnalysis, abstract=True):
     """A model by a formula."""
 
     kind = "model"
-    errors: str = param(default="usual", choices=ERRORS, doc="standard errors: classical, robust (hc0, hc1), or the usual ones for the weights")
+    errors: str = param(
+        default="usual",
+        choices=ERRORS,
+        doc="standard errors: classical, robust (hc0, hc1), or the usual ones for the weights",
+    )
 
     @override
     def wording(self) -> str:
@@ -89,7 +93,7 @@ class ModelColumns:
 
     def to_formula(self) -> Numbers:
         """Return the matrix that takes coefficients of the columns as read to those of the formula, without the outcome's scale."""
-        gain, shift = self.factors.scale, self.factors.centre
+        gain, shift = self.factors.formula_scale
         at = {column.key: i for i, column in enumerate(self.design.columns)}
         made = np.zeros((len(at), len(at)))
         for j, column in enumerate(self.design.columns):
@@ -102,10 +106,12 @@ class ModelColumns:
 Laying = Generator[SumsRequest, ProtectedSums, ModelColumns | Refusal]
 
 
-def model_columns(question: Question, register: Register, terms: Terms, outcome: Number | Category | None) -> Laying:
+def model_columns(
+    question: Question, register: Register, terms: Terms, outcome: Number | Category | None, weighted: bool = False
+) -> Laying:
     """Lay out the columns of a model; counts of confidential levels are asked for first."""
     known = question.codebook.variables
-    clip = question.policy.amounts.clip
+    clip = clips(question)
     groups = list(dict.fromkeys(n for term in terms.terms for f, n in term if f == "C"))
     sets = _category_sets(terms)
     counts = yield from counted(question, register, sets)
@@ -133,12 +139,60 @@ def model_columns(question: Question, register: Register, terms: Terms, outcome:
     if small := list(dict.fromkeys(small)):
         notes.append(f"Too few records, so part of the reference: {', '.join(small)}.")
         levels |= dict.fromkeys(small, 0.0)
+    same = [(tuple(sorted(design.numbers[i].name for i in c.numbers)), c.cells) for c in design.columns]
+    if len(set(same)) < len(same):  # the same number, standardised and not
+        return COLLINEAR
     every = (*design.numbers, *([outcome] if isinstance(outcome, Number) else []))
     cats = (*design.categories, *([outcome] if isinstance(outcome, Category) else []))
     moved = (*design.centred().tolist(), *([design.intercept] if isinstance(outcome, Number) else []))
     factors = Factors(every, cats, known, tuple(bool(m) for m in moved))
     monomials = tuple((column.numbers, column.cells) for column in design.columns)
-    return ModelColumns(design, factors, monomials, outcome if isinstance(outcome, Number) else None, levels, tuple(notes))
+    columns = ModelColumns(
+        design, factors, monomials, outcome if isinstance(outcome, Number) else None, levels, tuple(notes)
+    )
+    return (yield from _measured(question, register, columns, weighted))
+
+
+def clips(question: Question) -> bool:
+    """Whether numbers are clipped to their public bounds: noise is made for what is between them."""
+    return question.policy.amounts.clip or question.policy.models.sd > 0
+
+
+def _measured(question: Question, register: Register, columns: ModelColumns, weighted: bool) -> Laying:
+    """Ask for means and spreads: of what is standardised, and without noise of all numbers, so that no digits are lost."""
+    factors, exact = columns.factors, not question.policy.models.sd
+    settled = (
+        len(factors.numbers) - 1 if columns.outcome is not None and factors.centred[-1] else -1
+    )  # by the model's own sums
+    own = [i for i, x in enumerate(factors.numbers) if x.standardised and i != settled]
+    wanted = list(range(len(factors.numbers))) if exact else own
+    if not wanted:
+        return columns
+    found: dict[int, tuple[float, float, float]] = {}
+    for last_pass in (False, True) if exact and own else (not exact,):
+        read = replace(factors, centred=(True,) * len(factors.numbers), moments=found, exact=exact)
+        pairs = ((0, 0), *((0, j + 1) for j in range(len(wanted))), *((j + 1, j + 1) for j in range(len(wanted))))
+        products = Products(question, register, read, (ONE, *(((i,), ()) for i in wanted)), pairs, int(weighted))
+        part = products.request()
+        sums = (yield SumsRequest({"moments": part})) if part is not None else None
+        values, variances = products.matrices(sums.totals("moments") if sums is not None else None)
+        if not values[0, 0] > np.sqrt(variances[0, 0]):
+            return EMPTY
+        means = values[0, 1:] / values[0, 0]
+        squares = np.diag(values)[1:] / values[0, 0] - means**2
+        least = np.sqrt(np.diag(variances)[1:]) / values[0, 0]
+        if any(factors.numbers[i].standardised and not squares[j] > least[j] for j, i in enumerate(wanted)):
+            return COLLINEAR
+        spread = np.sqrt(np.maximum(squares, 0.0))
+        at = [
+            (float(read.centre[i]), float(means[j] * read.scale[i]), float(spread[j] * read.scale[i]))
+            for j, i in enumerate(wanted)
+        ]
+        found = {
+            i: (mean, rest, sd) if last_pass else (mean + rest, 0.0, sd)
+            for i, (mean, rest, sd) in zip(wanted, at, strict=True)
+        }
+    return replace(columns, factors=replace(factors, moments=found, exact=exact))
 
 
 def _category_sets(terms: Terms) -> list[tuple[str, ...]]:
@@ -182,7 +236,9 @@ def _too_few(question: Question, column: DesignColumn, design: Design, counts: C
     names = [design.categories[c].name for c, _ in column.cells]
     at = next(key for key in counts if set(key) == set(names) and len(key) == len(names))
     place = tuple(column.cells[names.index(name)][1] for name in at)
-    hidden = not all(known[name].known for name in names) or any(not design.numbers[i].variable.known for i in column.numbers)
+    hidden = not all(known[name].known for name in names) or any(
+        not design.numbers[i].variable.known for i in column.numbers
+    )
     return bool(counts[at][place] < least_cell(question, hidden))
 
 
@@ -246,7 +302,7 @@ def model_notes(question: Question, errors: str, gaps: bool, weighted: bool) -> 
     notes.append(f"Standard errors are {_WORDS[errors]}.")
     if weighted:
         notes.append("Records count by their survey weights.")
-    if question.policy.amounts.clip:
+    if clips(question):
         notes.append("Numbers are clipped to the public bounds of their variables.")
     if question.policy.models.sd:
         notes.append("Coefficients have random noise, which standard errors and tests allow for.")

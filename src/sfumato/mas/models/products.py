@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -39,18 +39,47 @@ class Factors:
     variables: Mapping[str, Variable]
     centred: tuple[bool, ...]
     """Which numbers may be moved without changing the model."""
+    moments: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
+    """Protected mean, in two parts that add up to it so that no digits are lost, and standard deviation of some numbers."""
+    exact: bool = False
+    """Whether numbers are read about these means, for the last digits: where there is no noise."""
+
+    def fixed(self, at: int) -> bool:
+        """Whether a number is standardised as it is read: a model that changes when it is moved has it so."""
+        return self.numbers[at].standardised and not self.centred[at] and at in self.moments
 
     @cached_property
     def centre(self) -> Numbers:
         """What is taken off each number."""
+        public = self._public_centre()
+        for i, (mean, rest, _) in self.moments.items():
+            if self.fixed(i) or (self.exact and self.centred[i]):
+                public[i] = mean + rest if self.fixed(i) else mean
+        return public
+
+    def _public_centre(self) -> Numbers:
         return np.array([x.middle if moved else 0.0 for x, moved in zip(self.numbers, self.centred, strict=True)])
 
     @cached_property
     def scale(self) -> Numbers:
-        """What each number is divided by: the most that it then is, is 1."""
+        """What each number is divided by: a power of two that it then does not exceed 1 by, within public bounds."""
         ends = [x.bounds for x in self.numbers]
         sizes = [max(abs(a - c), abs(b - c)) for (a, b), c in zip(ends, self.centre, strict=True)]
-        return np.array([2.0 ** math.ceil(math.log2(size)) if size > 0 else 1.0 for size in sizes])
+        for i, (mean, _, sd) in self.moments.items():
+            sizes[i] = (sd if self.centred[i] else math.hypot(mean, sd)) if self.exact else sizes[i]
+        powers = np.array([2.0 ** math.ceil(math.log2(size)) if size > 0 else 1.0 for size in sizes])
+        for i, (*_, sd) in self.moments.items():
+            powers[i] = sd if self.fixed(i) else powers[i]
+        return powers
+
+    @cached_property
+    def formula_scale(self) -> tuple[Numbers, Numbers]:
+        """What makes the numbers of the formula of those that are read: by what they are multiplied, and what is added."""
+        gain, shift = self.scale.copy(), self.centre.copy()
+        for i, (mean, rest, sd) in self.moments.items():
+            if self.numbers[i].standardised:
+                gain[i], shift[i] = (1.0, 0.0) if self.fixed(i) else (gain[i] / sd, (shift[i] - mean - rest) / sd)
+        return gain, shift
 
     def known(self, monomial: Monomial, known: bool = True) -> Monomial:
         """Return the part of a monomial that is of known variables, or the part of confidential ones."""
@@ -69,9 +98,7 @@ class Factors:
     def gaps(self) -> bool:
         """Whether confidential values may be missing, so that who is complete is confidential."""
         numbers, categories = self.used(False)
-        return any(self.numbers[i].partial for i in numbers) or any(
-            self.categories[i].missing >= 0 for i in categories
-        )
+        return any(self.numbers[i].partial for i in numbers) or any(self.categories[i].missing >= 0 for i in categories)
 
     def bounds(self, monomial: Monomial) -> Confidential:
         """Return the public bounds and the nominal size of a product of confidential factors."""
@@ -105,7 +132,12 @@ class MonomialRows(RecordFunction):
     """Monomials of known factors, or of confidential ones: 0 for records that lack one of them."""
 
     def __init__(
-        self, factors: Factors, known: bool, monomials: Sequence[Monomial], weights: int = 0, matrix: Numbers | None = None
+        self,
+        factors: Factors,
+        known: bool,
+        monomials: Sequence[Monomial],
+        weights: int = 0,
+        matrix: Numbers | None = None,
     ) -> None:
         self.numbers, self.categories = factors.numbers, factors.categories
         self.centre, self.scale = factors.centre, factors.scale
@@ -123,7 +155,11 @@ class MonomialRows(RecordFunction):
     def __call__(self, piece: Piece) -> Numbers:
         x, codes, complete = self.read(piece)
         rows = np.empty((len(self.monomials), len(complete)))
-        start = complete * np.asarray(piece["w"], np.float64) ** self.weights if self.weights else complete.astype(np.float64)
+        start = (
+            complete * np.asarray(piece["w"], np.float64) ** self.weights
+            if self.weights
+            else complete.astype(np.float64)
+        )
         for row, (numbers, cells) in zip(rows, self.monomials, strict=True):
             row[:] = start
             for i in numbers:
