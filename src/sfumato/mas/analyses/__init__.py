@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sfumato.mas.analyses.tests import Independence as Independence
     from sfumato.mas.analyses.tests import RankTest as RankTest
     from sfumato.mas.analyses.tests import TTest as TTest
+    from sfumato.mas.models.correlation import Correlation as Correlation
     from sfumato.mas.models.likelihood import Logistic as Logistic
     from sfumato.mas.models.likelihood import Multinomial as Multinomial
     from sfumato.mas.models.likelihood import Poisson as Poisson
