@@ -360,6 +360,8 @@ class Mechanism:
                 raise TypeError("the factors of a sum are of known variables, and none is of others than the sum says")
         warehouse, noise = self.dataset.warehouse, self.policy.models
         bounds = [self._bounds(asked, one) for one in asked.bounds]
+        if asked.exclusive and any(b.low < 0 or b.high > 1 for b in bounds):
+            raise TypeError("shares of a record lie between 0 and 1")
         work = _Totals(asked, bounds, bool(noise.sd))
         back = float(self._scaled_back((), np.array(self._register.cells((), self._known)[0])))
         values = warehouse.reduce(work, work.columns, self._where) * max(back, 1.0)
@@ -376,6 +378,7 @@ class Mechanism:
         variance = variance * max(back, 1.0) ** 2
         contents = self._contents(asked.variables)
         about = "|".join([asked.name, self._hidden_words, contents, noise.wording(), self._kept, f"{asked.share!r}"])
+        about += "|exclusive" if asked.exclusive else ""
         sized = [
             f"{bounds[g].low!r}:{bounds[g].high!r}:{marks[u]}:{v:.9g}" for (u, g), v in zip(asked.pairs, variance, strict=True)
         ]
@@ -389,7 +392,7 @@ class Mechanism:
     def _outcome_company(self, asked: TotalSums) -> tuple[Company, ...]:
         """Return how much others hide a record in sums of one confidential outcome; nothing is said where it has several parts."""
         hidden = tuple(sorted({v.plain_name for v in (*asked.variables, *self._hidden) if not v.known}))
-        if len(hidden) != 1 or self._hidden:
+        if len(hidden) != 1 or self._hidden or asked.exclusive:
             return (Company(hidden, 0.0),)  # others may be known from other answers
         return (Company(hidden, min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)),)
 
@@ -424,7 +427,9 @@ class Mechanism:
         sides = self._by(asked)
         shape = [len(v.levels) for v in sides]
         weights = np.zeros(max(rows, default=0) + 1)
-        np.add.at(weights, rows, price)
+        for u in set(rows):
+            own = np.sort(price[np.asarray(rows) == u])
+            weights[u] = own[-2:].sum() if asked.exclusive else own.sum()
         work = _LossCounts(asked.factors, weights, tuple(v.codes_column for v in sides), tuple(shape))
         found = self._register.reduce(work, work.columns, self._known)
         return _top(found.reshape(math.prod(shape), -1)).reshape(shape)
@@ -436,6 +441,7 @@ class Mechanism:
 class _Totals(RecordFunction):
     def __init__(self, asked: TotalSums, bounds: Sequence[Confidential], clip: bool) -> None:
         self.factors, self.confidential, self.pairs, self.clip = asked.factors, asked.confidential, asked.pairs, clip
+        self.exclusive = asked.exclusive
         self.low = np.array([[b.low] for b in asked.bounds])
         self.high = np.array([[b.high] for b in asked.bounds])
         self.none = np.array([[float(np.clip(0.0, b.low, b.high))] for b in bounds])  # what a record without a number adds
@@ -451,6 +457,7 @@ class _Totals(RecordFunction):
         g = self.confidential(piece)
         if self.clip:
             g = np.where(np.isnan(g), self.none, np.clip(g, self.low, self.high))
+            g = g / np.maximum(g.sum(axis=0), 1.0) if self.exclusive else g
         products = u @ np.nan_to_num(g, nan=0.0).T
         return np.array([products[i, j] for i, j in self.pairs])
 

@@ -120,6 +120,8 @@ class TotalSums:
     """Known variables by whose levels records are charged: those of small groups pay more."""
     share: float = 1.0
     """The variance of the noise is divided by this: several steps of one analysis share its noise."""
+    exclusive: bool = False
+    """Whether the confidential rows of a record are shares that add up to at most 1, as for bins: it moves two of them, not all."""
 
 
 Request = CellSums | TotalSums

@@ -161,10 +161,15 @@ def smooth(basis: Numbers, elsewhere: Numbers, y: Numbers, limits: tuple[float, 
     coefficients = basis.T @ (y - mean) / n
     full = mean + basis @ coefficients
     error = float(np.sqrt(np.mean((y - full) ** 2) / n))
+    return full, mean + elsewhere @ beyond_chance(coefficients, np.full(len(coefficients), error), limits)
+
+
+def beyond_chance(coefficients: Numbers, errors: Numbers, limits: tuple[float, float]) -> Numbers:
+    """Return what of each coefficient is more than chance, by firm thresholds in its standard errors."""
     size = np.abs(coefficients)
     chance, certain = limits
-    kept = np.clip((size - chance * error) / (certain - chance) * certain, 0, size)
-    return full, mean + elsewhere @ (np.sign(coefficients) * kept)
+    kept = np.clip((size - chance * errors) / (certain - chance) * certain, 0, size)
+    return np.asarray(np.sign(coefficients) * kept)
 
 
 # --- synthetic

@@ -310,21 +310,27 @@ class PublicFacts:
             return given[0], given[1]
         counts = self._noisy(variable, bins_sql(variable.numbers, lattice.tolist()), len(lattice) + 2, "lattice")
         inner = counts[1 : len(lattice)]  # bin i lies between edges i - 1 and i
-        first = int(np.argmax(inner))
-        if inner[first] < _FIRST * self.sd and None in given:
-            return None
-        last, occupied = first, inner > _SURE * self.sd
-        while (near := np.flatnonzero(occupied[last + 1 : last + 2 + _GAP])).size:
-            last += 1 + int(near[-1])
-        while (near := np.flatnonzero(occupied[max(first - 1 - _GAP, 0) : first])).size:
-            first = max(first - 1 - _GAP, 0) + int(near[0])
-        there = (first + 1, last + 1)
         zero = len(positive)
+        largest = [int(np.argmax(inner[:zero])), zero + int(np.argmax(inner[zero:]))]  # the lattice is fine about 0: on either side
+        starts = [at for at in largest if inner[at] >= _FIRST * self.sd]
+        if not starts and None in given:
+            return None
+        runs = [self._run(inner, at) for at in starts or [int(np.argmax(inner))]]
+        there = (min(first for first, _ in runs) + 1, max(last for _, last in runs) + 1)
         low = given[0] if given[0] is not None else 0.0 if there[0] == zero else float(lattice[there[0] - 1])
         high = given[1] if given[1] is not None else float(lattice[there[-1]])
         if high <= low:  # all values are alike
             high = low + (1.0 if variable.integer else max(abs(low), 1.0) * 0.1)
         return float(low), float(high)
+
+    def _run(self, inner: Numbers, start: int) -> tuple[int, int]:
+        """Return the first and the last bin of those that are occupied, from one of them on, but for small gaps."""
+        first, last, occupied = start, start, inner > _SURE * self.sd
+        while (near := np.flatnonzero(occupied[last + 1 : last + 2 + _GAP])).size:
+            last += 1 + int(near[-1])
+        while (near := np.flatnonzero(occupied[max(first - 1 - _GAP, 0) : first])).size:
+            first = max(first - 1 - _GAP, 0) + int(near[0])
+        return first, last
 
     def _grid(self, variable: Variable, edges: Numbers, counts: Numbers) -> tuple[float, ...]:
         """Return edges that leave enough records in each bin by noisy counts; the custodian's cutpoints are among them."""

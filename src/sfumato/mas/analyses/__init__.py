@@ -23,3 +23,4 @@ if TYPE_CHECKING:
     from sfumato.mas.models.likelihood import Multinomial as Multinomial
     from sfumato.mas.models.likelihood import Poisson as Poisson
     from sfumato.mas.models.linear import OLS as OLS
+    from sfumato.mas.models.residuals import Residuals as Residuals

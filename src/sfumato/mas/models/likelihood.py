@@ -40,7 +40,7 @@ from sfumato.mas.models.model import (
 from sfumato.mas.models.products import ONE, Factors, Monomial, MonomialRows, Products
 from sfumato.mas.question import Question, Result, Steps
 from sfumato.mas.register import Register, known_part
-from sfumato.mas.rule import CorrelationEvidence, ModelEvidence
+from sfumato.mas.rule import CorrelationEvidence, Evidence, ModelEvidence
 from sfumato.mas.sums import Confidential, Piece, ProtectedSums, RecordFunction, SumsRequest, TotalSums
 from sfumato.mas.variable import MISSING, Variable, level_text
 from sfumato.typing import Numbers
@@ -86,8 +86,8 @@ class LikelihoodAnalysis(ModelAnalysis, abstract=True):
     def link(self) -> Link:
         """Return means and variances for linear predictors."""
 
-    @override
-    def steps(self, question: Question, register: Register) -> Steps:
+    def fitted(self, question: Question, register: Register) -> Fitting:
+        """Ask for the sums of the model, and solve it."""
         self.check_weights(question)
         terms = self.terms(question.codebook.variables)
         laid = yield from self.outcomes(question, register)
@@ -97,19 +97,22 @@ class LikelihoodAnalysis(ModelAnalysis, abstract=True):
         columns = yield from model_columns(question, register, terms, outcome, self.weighted)
         if isinstance(columns, Refusal):
             return columns
-        modelled: Outcomes = place(columns)
-        fit = yield from fitted(question, register, columns, modelled, self.link(), self.weighted, self.covariance)
+        fit = yield from fitted(question, register, columns, place(columns), self.link(), self.weighted, self.covariance)
+        return fit if isinstance(fit, Refusal) else replace(fit, rarest=rarest, weight=_mean_weight(question, self.weighted))
+
+    @override
+    def steps(self, question: Question, register: Register) -> Steps:
+        fit = yield from self.fitted(question, register)
         if isinstance(fit, Refusal):
             return fit
-        rows = fit.rows()
         facts: dict[str, Any] = {"n": None if np.isnan(fit.shown_n) else fit.shown_n}
         facts |= rounded(fit.facts(), question.policy.models.digits)
-        notes = (modelled.note, *columns.notes, *model_notes(question, self.covariance, fit.gaps, self.weighted))
-        evidence = (
-            ModelEvidence(fit.n, fit.beta.size, columns.levels, rarest, fit.share_seen, fit.leverage),
-            CorrelationEvidence(fit.correlation, fit.n),
-        )  # fmt: skip
-        return Result({"coefficients": rows}, facts, notes, evidence)
+        own = model_notes(question, self.covariance, fit.gaps, self.weighted)
+        return Result({"coefficients": fit.rows()}, facts, (fit.outcomes.note, *fit.columns.notes, *own), fit.evidence)
+
+
+def _mean_weight(question: Question, weighted: bool) -> float:
+    return question.codebook.weight.mean if weighted and question.codebook.weight is not None else 1.0
 
 
 class Link:
@@ -227,6 +230,10 @@ class LikelihoodFit:
     gaps: bool
     leverage: float
     correlation: float
+    weight: float = 1.0
+    """Mean weight of a record."""
+    rarest: float = np.inf
+    """Noisy number of records with the rarest outcome."""
     robust: Numbers | None = None
     """Variance of the coefficients by the sandwich, without that of the noise."""
 
@@ -243,6 +250,12 @@ class LikelihoodFit:
     @cached_property
     def _bread(self) -> Numbers:
         return np.asarray(np.linalg.inv(self.information))
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """What rules look at."""
+        model = ModelEvidence(self.n, self.beta.size, self.columns.levels, self.rarest, self.share_seen, self.leverage)
+        return model, CorrelationEvidence(self.correlation, self.n)
 
     def facts(self) -> dict[str, float]:
         """Return log-likelihoods, and the test that no column but the intercept explains anything.
@@ -828,8 +841,6 @@ class Multinomial(LikelihoodAnalysis):
         order = shown if len(shown) == 2 else [base, *(i for i in shown if i != base)]
         said = f"Coefficients compare each level of {name} with {variable.levels[base]}, the most frequent one."
         names = tuple(f"{name} = {variable.levels[i]}" for i in order)
-        if flip:
-            names = (names[1], names[0])
         category = Category.of(variable, shown, base)
 
         def place(columns: ModelColumns) -> Outcomes:

@@ -30,7 +30,7 @@ from sfumato.mas.models.model import (
 from sfumato.mas.models.products import ONE, Factors, Monomial, MonomialRows, Products, times
 from sfumato.mas.question import Question, Result, Steps
 from sfumato.mas.register import Register, known_part
-from sfumato.mas.rule import CorrelationEvidence, ModelEvidence
+from sfumato.mas.rule import CorrelationEvidence, Evidence, ModelEvidence
 from sfumato.mas.sums import Confidential, Piece, ProtectedSums, RecordFunction, SumsRequest, TotalSums
 from sfumato.typing import Numbers
 
@@ -43,31 +43,33 @@ class OLS(ModelAnalysis):
     sums of squares are taken. With survey weights the estimates are weighted least squares.
     """
 
-    @override
-    def steps(self, question: Question, register: Register) -> Steps:
-        terms = self.terms(question.codebook.variables)
-        function, name = terms.outcome
+    def fitted(self, question: Question, register: Register) -> Fitting:
+        """Ask for the sums of the model, and solve it."""
+        function, name = self.terms(question.codebook.variables).outcome
         if function == "C":
             raise ParameterError(
                 f"the outcome of ols must be a number, and '{name}' has levels. For these, use logistic or multinomial."
             )
         self.check_weights(question)
         outcome = Number.of(question.codebook.variables[name], function, clips(question))
+        terms = self.terms(question.codebook.variables)
         columns = yield from model_columns(question, register, terms, outcome, self.weighted)
         if isinstance(columns, Refusal):
             return columns
-        fit = yield from fitted(question, register, columns, self.weighted, self.covariance)
+        return (yield from fitted(question, register, columns, self.weighted, self.covariance))
+
+    @override
+    def steps(self, question: Question, register: Register) -> Steps:
+        fit = yield from self.fitted(question, register)
         if isinstance(fit, Refusal):
             return fit
-        anova, facts = anova_of(question, fit, terms)
+        columns = fit.columns
+        anova, facts = anova_of(question, fit, self.terms(question.codebook.variables))
         df = fit.stated_n - fit.k if self.covariance == "classical" else None
         titles = [column.title for column in columns.design.columns]
         rows = coefficient_rows(titles, fit.formula_beta, fit.formula_variance, question.policy.models, df)
-        notes = [*columns.notes, *model_notes(question, self.covariance, fit.gaps, self.weighted)]
-        evidence = (
-            ModelEvidence(fit.n, fit.k, columns.levels, np.inf, fit.share, fit.leverage), CorrelationEvidence(fit.correlation, fit.n)
-        )  # fmt: skip
-        return Result({"coefficients": rows, "anova": anova}, facts, tuple(notes), evidence)
+        notes = (*columns.notes, *model_notes(question, self.covariance, fit.gaps, self.weighted))
+        return Result({"coefficients": rows, "anova": anova}, facts, notes, fit.evidence)
 
 
 # --- sums
@@ -303,14 +305,11 @@ class LinearFit:
         return 1 - (residual + float(np.sqrt(np.sum(4 * np.square(self.effects) * part + 2 * part**2)))) / total
 
     @property
-    def leverage(self) -> float:
-        """Largest leverage of a record by known predictors."""
-        return self.sums.leverage
-
-    @property
-    def correlation(self) -> float:
-        """Largest size of a correlation between two columns."""
-        return largest_correlation(self.sums.xx, self.columns.design.intercept)
+    def evidence(self) -> tuple[Evidence, ...]:
+        """What rules look at."""
+        largest = largest_correlation(self.sums.xx, self.columns.design.intercept)
+        model = ModelEvidence(self.n, self.k, self.columns.levels, np.inf, self.share, self.sums.leverage)
+        return model, CorrelationEvidence(largest, self.n)
 
     @property
     def mean_square(self) -> float:
@@ -325,6 +324,15 @@ class LinearFit:
         fixed = factors.fixed(len(factors.numbers) - 1)
         scale = float(factors.scale[-1])
         return 1.0 if fixed else scale / self.outcome_sd if self.columns.outcome.standardised else scale
+
+    @property
+    def zero(self) -> float:
+        """What is added to the outcome as read, in units of the formula."""
+        factors = self.columns.factors
+        if not factors.numbers[-1].standardised:
+            return float(factors.centre[-1])
+        moved = self.columns.design.intercept
+        return -self.unit * float(self.sums.xy[0] / self.sums.xx[0, 0]) if moved else 0.0
 
     @cached_property
     def outcome_sd(self) -> float:
@@ -341,13 +349,7 @@ class LinearFit:
         beta = self.beta.copy()
         assert self.columns.outcome is not None  # noqa: S101 - a linear model
         if self.columns.design.intercept:
-            factors = self.columns.factors
-            off = (
-                -self.sums.xy[0] / self.sums.xx[0, 0]
-                if self.columns.outcome.standardised
-                else factors.centre[-1] / factors.scale[-1]
-            )
-            beta[0] += off
+            beta[0] += self.zero / self.unit
         return np.asarray(self.unit * (self._to_formula @ beta))
 
     @cached_property
