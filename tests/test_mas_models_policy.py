@@ -160,12 +160,10 @@ def test_in_a_right_model_of_nothing_p_is_uniform(vault: Vault) -> None:
 
 
 def test_a_model_has_at_most_twenty_terms_besides_the_intercept(vault: Vault) -> None:
-    data = vault.dataset("data")
-    numbers, groups = ["age", "hours", "visits"], ["sex", "region", "sick"]
-    shaped = [f"{function}({name})" for function in ("sqrt", "square", "standardise") for name in ("age", "visits")]
-    twenty = [*numbers, *groups, *(f"{a}:{b}" for a in numbers[:2] for b in groups), *shaped, "sqrt(hours)", "square(hours)"]
+    numbers, groups = ["age", "hours", "income", "visits"], ["sex", "region", "sick"]
+    twenty = [*numbers, *groups, *(f"{a}:{b}" for a in numbers for b in groups), "sqrt(age)"]
     assert len(twenty) == 20
-    for terms, allowed in ((twenty, True), ([*twenty, "sex:region"], False)):
-        model = OLS(f"log(income) ~ {' + '.join(terms)}")
-        question = Question(data.codebook, Policy.open(), Universe.of(None), model)
-        assert (ModelForm().before(question, data.register(Policy.open())) is None) is allowed
+    data = vault.dataset("data")
+    for terms, allowed in ((twenty, True), ([*twenty, "sqrt(income)"], False)):
+        question = Question(data.codebook, HARDENED, Universe.of(None), OLS(f"log(age) ~ {' + '.join(terms)}"))
+        assert (ModelForm().before(question, data.register(HARDENED)) is None) is allowed

@@ -18,9 +18,9 @@ from sfumato.mas.codebook import Codebook
 from sfumato.mas.models.design import Design, Factor, FormulaAnalysis, title
 from sfumato.mas.models.likelihood import LikelihoodFit, Logit, Logistic, Multinomial, ScoreRows
 from sfumato.mas.models.linear import OLS, LinearFit
-from sfumato.mas.models.products import ONE, MonomialRows, Products
+from sfumato.mas.models.products import ONE, MonomialRows, Products, RowSums
 from sfumato.mas.question import Question, Result, Steps
-from sfumato.mas.register import Register
+from sfumato.mas.register import Register, known_part
 from sfumato.mas.residual_pictures import BinnedPicture, ResidualPicture
 from sfumato.mas.rule import Evidence
 from sfumato.mas.sums import Confidential, Piece, ProtectedSums, ProtectedTotals, RecordFunction, SumsRequest, TotalSums
@@ -39,11 +39,12 @@ _POINTS, _SHARE = 1_000, 0.67
 """Synthetic points at most, and as a share of the records."""
 _ENOUGH = 600
 """Of more records noise may be larger: a picture of so many costs each of them as much as noise of full precision."""
-_BINS = 16
-"""Bins of the axis that are asked for; small ones are put together."""
+_MANY = 3_000
+"""Of fewer records bins are wider: each has noise."""
 _FAR = 2.5
 """The axis ends so many nominal standard deviations from the middle."""
-_CUTS = np.array([-2.5, -1.75, -1.25, -0.75, -0.25, 0.25, 0.75, 1.25, 1.75, 2.5])
+_FINE = np.array([-2.5, -1.75, -1.25, -0.75, -0.25, 0.25, 0.75, 1.25, 1.75, 2.5])
+_WIDE = np.array([-1.5, -0.5, 0.5, 1.5])
 """Edges of the bins of standardised residuals."""
 TOO_FEW = Refusal("residual_picture", "There are too few records for a picture of residuals.", "Choose a larger universe.")
 
@@ -187,13 +188,15 @@ class ResidualAxis:
 def _axis(fit: LinearFit | LikelihoodFit, factor: Factor | None) -> ResidualAxis:
     """Lay out the bins of an axis, by public numbers and the protected fit."""
     design: Design = fit.columns.design
+    bins = 16 if fit.n >= _MANY else 8
     if factor is None:
         if isinstance(fit, LikelihoodFit):
-            return ResidualAxis("fitted probability", "fitted", np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.91, 0.05), 0.95, 0.98, 0.99]), (0.0, 1.0))
+            finer = [0.01, 0.02, 0.05, *np.arange(0.1, 0.91, 0.05), 0.95, 0.98, 0.99]
+            return ResidualAxis("fitted probability", "fitted", np.array(finer if fit.n >= _MANY else [0.05, *np.arange(0.1, 0.91, 0.1), 0.95]), (0.0, 1.0))
         xx, weight = fit.sums.xx, fit.sums.weight
         mean = float(xx[0] @ fit.beta) / weight if design.intercept else 0.0
         sd = float(np.sqrt(max(float(fit.beta @ xx @ fit.beta) / weight - mean**2, 1e-12)))
-        edges = fit.zero + fit.unit * (mean + sd * np.linspace(-_FAR, _FAR, _BINS + 1))
+        edges = fit.zero + fit.unit * (mean + sd * np.linspace(-_FAR, _FAR, bins + 1))
         return ResidualAxis("fitted value", "fitted", edges[1:-1], (float(edges[0]), float(edges[-1])))
     function, name = factor
     if function == "C":
@@ -204,7 +207,7 @@ def _axis(fit: LinearFit | LikelihoodFit, factor: Factor | None) -> ResidualAxis
     low, high = number.bounds
     mean, sd = number.middle, number.spread
     start, end = max(low, mean - _FAR * sd), min(high, mean + _FAR * sd)
-    edges = np.linspace(start, end, _BINS + 1)
+    edges = np.linspace(start, end, bins + 1)
     return ResidualAxis(number.name, "number", edges[1:-1], (float(start), float(end)), at)
 
 
@@ -227,11 +230,11 @@ def _merged(counts: Numbers, least: float) -> list[list[int]]:
 class BinRows(RecordFunction):
     """One row for each bin of the axis and of the standardised residual: 1 for the bin of a record."""
 
-    def __init__(self, fit: LinearFit, axis: ResidualAxis, spread: float) -> None:
+    def __init__(self, fit: LinearFit, axis: ResidualAxis, spread: float, cuts: Numbers) -> None:
         factors = fit.columns.factors
         every = [*fit.columns.monomials, fit.columns.y]
         self.known, self.hidden = (MonomialRows(factors, k, [factors.known(m, k) for m in every]) for k in (True, False))
-        self.beta, self.axis, self.spread = fit.beta, axis, spread
+        self.beta, self.axis, self.spread, self.cuts = fit.beta, axis, spread, cuts
         self.zero, self.unit = fit.zero, fit.unit
 
     @override
@@ -245,8 +248,8 @@ class BinRows(RecordFunction):
         complete = self.known.read(piece)[2] & self.hidden.read(piece)[2]
         fitted = self.beta @ whole[:-1]
         along = self.axis.codes(self.known, piece, self.zero + self.unit * fitted)
-        residual = np.searchsorted(_CUTS, (whole[-1] - fitted) / self.spread)
-        width = len(_CUTS) + 1
+        residual = np.searchsorted(self.cuts, (whole[-1] - fitted) / self.spread)
+        width = len(self.cuts) + 1
         code = np.where(complete & (along >= 0), along * width + residual, -1)
         return np.asarray(np.arange(self.axis.size * width)[:, None] == code, np.float64)
 
@@ -256,27 +259,28 @@ def _linear(
 ) -> Generator[SumsRequest, ProtectedSums, Result | Refusal]:
     from scipy.stats import norm
 
-    factors, width = fit.columns.factors, len(_CUTS) + 1
+    cuts = _FINE if fit.n >= _MANY else _WIDE
+    width = len(cuts) + 1
     spread = float(f"{np.sqrt(fit.mean_square * fit.n / fit.sums.weight):.12g}")
     if not spread > 1e-7:
         return Refusal(
             "residual_picture", "The model fits all but a few records without error, so that its residuals show nothing.",
             "Look at another model.",
         )  # fmt: skip
-    usual = np.diff(np.concatenate([[0.0], norm.cdf(_CUTS), [1.0]]))
+    usual = np.diff(np.concatenate([[0.0], norm.cdf(cuts), [1.0]]))
     shares = np.outer(np.full(axis.size, 1 / axis.size), usual).ravel()
     words = ",".join(f"{v:.12g}" for v in (*fit.beta, spread, *axis.edges))
-    table = yield from _asked(question, register, fit, BinRows(fit, axis, spread), shares, f"residual bins {axis.kind} {axis.name} {words}", weighted)
+    table = yield from _asked(question, register, fit, BinRows(fit, axis, spread, cuts), shares, f"residual bins {axis.kind} {axis.name} {words}", weighted)
     counts, noise = table.values.reshape(-1, width), table.variances.reshape(-1, width)
     if axis.kind == "category":
         groups = [[i] for i in range(axis.size) if counts[i].sum() >= max(20.0, 2 * np.sqrt(noise[i].sum()))]
     else:
-        groups = _merged(counts.sum(axis=1), max(25.0, counts.sum() / _BINS, 4 * np.sqrt(noise.sum() / axis.size)))
+        groups = _merged(counts.sum(axis=1), max(25.0, counts.sum() / 16, 4 * np.sqrt(noise.sum() / axis.size)))
     if not groups:
         return TOO_FEW
     merged = [np.array([v[g].sum(axis=0) for g in groups]) for v in (counts, noise)]
     weight_of = fit.sums.weight / fit.n
-    shape = _Shape(*merged, axis, groups, weight_of)
+    shape = _Shape(*merged, cuts, axis, groups, weight_of)
     draws = Draws(hashlib.blake2b(question.wording.encode(), digest_size=16).hexdigest())
     number = min(_POINTS, int(_SHARE * fit.n) // 50 * 50)
     levels = fit.columns.design.categories[axis.place].levels if axis.kind == "category" else ()
@@ -294,6 +298,7 @@ class _Shape:
 
     counts: Numbers
     noise: Numbers
+    cuts: Numbers
     axis: ResidualAxis
     groups: list[list[int]]
     weight: float
@@ -302,7 +307,7 @@ class _Shape:
     def picture(self, draws: Draws, number: int, levels: Sequence[str]) -> ResidualPicture:
         """Draw synthetic points."""
         total = np.maximum(self.counts.sum(axis=1), 1.0)
-        values, sizes = _bin_means()
+        values, sizes = _bin_means(self.cuts)
         share = total / total.sum()
         residual = self._beyond(values, share, total, CURVE, DEGREE)
         pooled = np.maximum(self.counts.sum(axis=0), 0.0)
@@ -311,7 +316,7 @@ class _Shape:
         spread = np.maximum(1 + self._beyond(sizes, share, total, SPREAD, SPREAD_DEGREE) / average, 0.1)
         ids = np.arange(number)
         group = np.minimum(np.searchsorted(np.cumsum(share), draws.uniforms(ids, "x")), len(share) - 1)
-        ends = np.concatenate([[-3.5], _CUTS, [3.5]])
+        ends = np.concatenate([[self.cuts[0] - 1], self.cuts, [self.cuts[-1] + 1]])
         pick = np.searchsorted(np.cumsum(pooled / pooled.sum()), draws.uniforms(ids, "bin"))
         pick = np.minimum(pick, len(pooled) - 1)
         e = ends[pick] + (ends[pick + 1] - ends[pick]) * draws.uniforms(ids, "within")
@@ -343,15 +348,15 @@ class _Shape:
         return np.asarray(weighted @ beyond_chance(coefficients, errors, limits))
 
 
-def _bin_means() -> tuple[Numbers, Numbers]:
+def _bin_means(cuts: Numbers) -> tuple[Numbers, Numbers]:
     """Return the mean of a normal number in each bin of residuals, and of its size."""
     from scipy.stats import norm
 
-    ends = np.concatenate([[-np.inf], _CUTS, [np.inf]])
+    ends = np.concatenate([[-np.inf], cuts, [np.inf]])
     share = np.diff(norm.cdf(ends))
     values = -np.diff(norm.pdf(ends)) / share
     size = np.abs(values)
-    size[len(size) // 2] = 2 * (norm.pdf(0) - norm.pdf(_CUTS[len(_CUTS) // 2])) / share[len(size) // 2]
+    size[len(size) // 2] = 2 * (norm.pdf(0) - norm.pdf(cuts[len(cuts) // 2])) / share[len(size) // 2]
     return np.asarray(values), np.asarray(size)
 
 
@@ -391,8 +396,7 @@ class OutcomeBinRows(RecordFunction):
     @override
     def __call__(self, piece: Piece) -> Numbers:
         x, y, complete = self.score.read(piece)
-        rest = Logit.mean(self.score.beta @ x)
-        p = rest[self.outcome - 1] if self.outcome else np.maximum(1 - rest.sum(axis=0), 0.0)
+        p = probability(self.score.beta @ x, self.outcome)
         came = y[self.outcome - 1] if self.outcome else 1 - y.sum(axis=0)
         bins = np.arange(self.axis.size)[:, None] == self.axis.codes(self.score.known, piece, p)
         if not self.happened:
@@ -413,15 +417,13 @@ def _levels(
         name = f"outcome bins {axis.kind} {axis.name} of {i} at {words}"
         shares = np.full(2 * axis.size, 0.5 / axis.size)
         came = yield from _asked(question, register, fit, OutcomeBinRows(fit, axis, i, True), shares, name, weighted)
-        expected = yield from _asked(
-            question, register, fit, OutcomeBinRows(fit, axis, i, False), np.full(axis.size, 0.25 / axis.size), f"fitted {name}", weighted
-        )  # fmt: skip
+        expected, unsure = yield from _expected(question, register, fit, axis, i, f"fitted {name}", weighted)
         yes, no = came.values.reshape(2, -1)
         size, noise = yes + no, came.variances.reshape(2, -1)
         least = max(25.0, size.sum() / 20, 4 * np.sqrt(noise.sum() / axis.size))
         groups = _merged(size, least)
         n, happened, p, v = (
-            np.array([part[g].sum() for g in groups]) for part in (size, yes, expected.values, noise[0] + expected.variances)
+            np.array([part[g].sum() for g in groups]) for part in (size, yes, expected, noise[0] + unsure)
         )
         n = np.maximum(n, least / 2)
         share = np.clip(p / n, 1e-3, 1 - 1e-3)
@@ -440,6 +442,49 @@ def _levels(
     tests = {f"p of {picture.outcome}": picture.test() for picture in listed}
     said = [line for picture in listed for line in str(picture).splitlines()]
     return _result(question, fit, axis, tables, tests, said, fit.evidence)
+
+
+def _expected(
+    question: Question, register: Register, fit: LikelihoodFit, axis: ResidualAxis, outcome: int, name: str, weighted: bool
+) -> Generator[SumsRequest, ProtectedSums, tuple[Numbers, Numbers]]:
+    """Return the sums of fitted probabilities in bins, and the variances of their noise: none where predictors are known."""
+    factors = fit.columns.factors
+    shape = Products(question, register, factors, fit.columns.monomials, ())
+    if not shape.all_confidential and all(factors.known(m, False) == ONE for m in fit.columns.monomials):
+        rows = KnownBinRows(fit, axis, outcome, weighted)
+        found = register.reduce(RowSums(rows), rows.columns, known_part(question.selection))
+        return found, np.zeros(axis.size)
+    asked = yield from _asked(
+        question, register, fit, OutcomeBinRows(fit, axis, outcome, False), np.full(axis.size, 0.25 / axis.size), name, weighted
+    )  # fmt: skip
+    return asked.values, asked.variances
+
+
+class KnownBinRows(RecordFunction):
+    """For each bin of the axis the fitted probability of an outcome, from known predictors alone."""
+
+    def __init__(self, fit: LikelihoodFit, axis: ResidualAxis, outcome: int, weighted: bool) -> None:
+        self.rows = MonomialRows(fit.columns.factors, True, fit.columns.monomials, int(weighted))
+        self.plain = MonomialRows(fit.columns.factors, True, fit.columns.monomials)
+        self.one = MonomialRows(fit.columns.factors, True, (ONE,), int(weighted))
+        self.beta, self.axis, self.outcome = fit.beta, axis, outcome
+
+    @override
+    @property
+    def columns(self) -> Sequence[str]:
+        return self.rows.columns
+
+    @override
+    def __call__(self, piece: Piece) -> Numbers:
+        p = probability(self.beta @ self.plain(piece), self.outcome)
+        bins = np.arange(self.axis.size)[:, None] == self.axis.codes(self.plain, piece, p)
+        return np.asarray(bins * p * self.one(piece))
+
+
+def probability(linear: Numbers, outcome: int) -> Numbers:
+    """Return the fitted probability of an outcome, the base being 0."""
+    rest = Logit.mean(linear)
+    return np.asarray(rest[outcome - 1] if outcome else np.maximum(1 - rest.sum(axis=0), 0.0))
 
 
 def _title(fit: LikelihoodFit, outcome: int) -> str:
