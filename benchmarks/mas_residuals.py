@@ -107,7 +107,8 @@ def vault_of(frames: list[Any], name: str) -> Any:
     role, ordered = {"y": Role.CONFIDENTIAL}, {True: Scale.ORDERED, False: Scale.UNORDERED}
     attributes = [Attribute(c, role=role.get(c, Role.KEY), scale=ordered[whole[c].dtype.kind == "f"]) for c in whole]
     schema = Schema(tuple(attributes))
-    policy = Policy.named("hardened").with_(accounts=None, per_minute=None)
+    hardened = Policy.named("hardened")
+    policy = hardened.with_(accounts=hardened.accounts.with_(user=100, everybody=100), per_minute=None)
     vault = Vault(Path(tempfile.mkdtemp(prefix="sfumato-residuals-")), Draws(f"residuals {name}"), policy)
     vault.freeze("data", Microdata(whole, schema))
     return vault

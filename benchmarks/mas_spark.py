@@ -107,7 +107,7 @@ def _answers(here: Any, there: Any) -> dict[str, float]:
         OLS("income ~ age * sex + race", errors="hc1"), Logistic("disability ~ age + sex"),
         Multinomial("race ~ age"), Residuals("income ~ age"),
     )  # fmt: skip
-    policy = here.policy.with_(accounts=None, per_minute=None)
+    policy = here.policy.with_(accounts=here.policy.accounts.with_(user=100, everybody=100), per_minute=None)
     result: dict[str, float] = {}
     different = 0
     for i, analysis in enumerate(analyses, 1):
