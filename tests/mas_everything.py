@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from mas_cases import UNLIMITED
 from mas_survey import schema_of, survey
 
-from mas_cases import UNLIMITED
 from sfumato import Microdata
 from sfumato.contract import registered
 from sfumato.mas import Cutpoints

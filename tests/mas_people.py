@@ -10,7 +10,6 @@ import pandas as pd
 
 from sfumato import Microdata
 from sfumato.mas import Cutpoints
-from sfumato.mas.perturbation import Counts
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema

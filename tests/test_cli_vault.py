@@ -15,6 +15,7 @@ from sfumato.contract import Draws
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.perturbation import ledger_key
+from sfumato.mas.accounts import right_of
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Role, Schema
@@ -64,7 +65,7 @@ def test_adding_shows_how_every_column_is_taken_and_what_comes_next(here: Path, 
         assert line in done.stdout
     assert f"sfumato vault cutpoints {tmp_path / 'v'} people age" in done.stdout
     assert f"sfumato vault freeze {tmp_path / 'v'} people\n" in done.stdout
-    assert Vault.open(tmp_path / "v").policy.label == "hardened 1"
+    assert Vault.open(tmp_path / "v").policy.label == "hardened 2"
 
 
 def test_marks_and_the_policy_can_be_given(here: Path, tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_an_answer_is_that_of_the_library_in_every_process(frozen: Path) -> None
     assert told == Vault.open(frozen).ask("people", {"sex": "F"}, CrossTab(("state", "sick"))).to_json()
     text = run(*asked)
     assert text.exit_code == 0
-    assert "cross_tab · people 1 · hardened 1" in text.stdout
+    assert "cross_tab · people 1 · hardened 2" in text.stdout
     assert shell(*asked).stdout == text.stdout
 
 
@@ -286,7 +287,7 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     for word in (
         "bob",
         'cross_tab by=["state", "sick"] of [{"sex": ["M"]}]',
-        "zero-concentrated loss",
+        "The frozen file alone",
         "Overlap alerts: 0.",
     ):
         assert word in shown.stdout
@@ -297,7 +298,9 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     assert accounts is not None
     assert people["limits"] == [accounts.user, accounts.everybody]
     variables = opened.dataset("people").variables
-    assert people["spent"] == opened.ledger.spent("", "people", variables) > 0
+    told_to_all = opened.ledger.spent("", "people", variables)
+    assert told_to_all > 0
+    assert people["right"] == 100 * right_of(told_to_all + opened.dataset("people").frozen_loss)
     assert people["loss"] == opened.ledger.loss("people", variables) > 0
     assert people["alerts"] == []
     assert str(opened.usage("people")).startswith("people 1, policy hardened 1.")

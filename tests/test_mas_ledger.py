@@ -25,7 +25,9 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
-FREE = Policy.named("hardened").with_(title="free", rules=(), per_minute=None, accounts=Accounts(user=100, everybody=100))
+FREE = Policy.named("hardened").with_(
+    title="free", rules=(), per_minute=None, accounts=Accounts(user=100, everybody=100)
+)
 QUESTIONS = [
     ({"sex": "F"}, ("state",)),
     ({"sex": "F", "state": ["S0", "S1"]}, ("sick",)),
@@ -209,7 +211,9 @@ def test_what_was_answered_through_other_noise_is_not_free(survey: tuple[Vault, 
     vault, _ = survey
     variables, spent = vault.dataset("survey").variables, []
     for sd in (5.0, 5.0, 6.0):  # another standard deviation draws other noise: two answers tell more than one
-        vault.ask("survey", {"sex": "F"}, CrossTab(("sick",)), FREE.set({"counts.sd": sd, "counts.growth": 0}), user="ann")
+        vault.ask(
+            "survey", {"sex": "F"}, CrossTab(("sick",)), FREE.set({"counts.sd": sd, "counts.growth": 0}), user="ann"
+        )
         spent.append(vault.ledger.spent("ann", "survey", variables))
     assert spent[0] == spent[1]
     assert spent[0] == pytest.approx(1 / 5.0**2)  # of two cells one tells the other
@@ -342,7 +346,11 @@ def test_what_all_users_were_told_is_added_up_over_the_accounts_of_projects(surv
     for user in ("ann", "bob"):
         vault.ask("survey", None, table, shared, user=user)
     one = vault.ledger.spent("ann", "survey", variables)
-    assert one == vault.ledger.spent("", "survey", variables) == vault.ledger.spent(project_account("health"), "survey", variables)
+    assert (
+        one
+        == vault.ledger.spent("", "survey", variables)
+        == vault.ledger.spent(project_account("health"), "survey", variables)
+    )
     assert vault.ledger.spent_by_all("survey", variables) == pytest.approx(2 * one)
     usage = vault.usage("survey")
     frozen = vault.dataset("survey").frozen_loss
@@ -524,7 +532,9 @@ def test_a_clock_that_is_set_back_locks_nobody_out_and_robots_are_slowed_down_st
 
 def test_a_formula_of_millions_of_products_is_refused_at_once_and_logged(survey: tuple[Vault, pd.DataFrame]) -> None:
     vault, _ = survey
-    asked = analysis_named("ols", formula="sick ~ (sex + state + C(sex) + C(state) + log(sex) + log(state) + sqrt(sex) + sqrt(state))**8")
+    asked = analysis_named(
+        "ols", formula="sick ~ (sex + state + C(sex) + C(state) + log(sex) + log(state) + sqrt(sex) + sqrt(state))**8"
+    )
     start = time.process_time()
     refused = vault.ask("survey", None, asked, user="ann")
     assert time.process_time() - start < 1

@@ -1,4 +1,4 @@
-"""The shape of the analysis system: no way from a question to a record but through noise and accounts, whoever writes an analysis."""
+"""The shape of the analysis system: no way from a question to a record but through noise and accounts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,15 @@ from sfumato.mas.question import Analysis, Question, Result, Steps
 from sfumato.mas.register import Register
 from sfumato.mas.rule import ConfidentialityRule, Evidence, ModelEvidence
 from sfumato.mas.sums import (
-    CellSums, Confidential, Piece, ProtectedCells, ProtectedSums, ProtectedTotals, RecordFunction, SumsRequest, TotalSums,
+    CellSums,
+    Confidential,
+    Piece,
+    ProtectedCells,
+    ProtectedSums,
+    ProtectedTotals,
+    RecordFunction,
+    SumsRequest,
+    TotalSums,
 )
 from sfumato.mas.universe import Selection, Universe
 from sfumato.mas.variable import Variable
@@ -100,12 +108,26 @@ def vaults(tmp_path_factory: pytest.TempPathFactory) -> tuple[Vault, Vault]:
 
 def analyses() -> list[type[Analysis]]:
     """Every analysis that a user can ask for."""
-    found = [c for c in registered("analysis").values() if c.__module__.startswith("sfumato.") and issubclass(c, Analysis)]
+    found = [
+        c for c in registered("analysis").values() if c.__module__.startswith("sfumato.") and issubclass(c, Analysis)
+    ]
     return [c for c in found if c is not DryRun]
 
 
 _TEXTS, _NUMBERS = ("sex", "state", "sick", "work", "age", "income"), ("age", "hours", "income", "wealth")
-_TERMS = ("age", "hours", "C(sex)", "C(state)", "income", "wealth", "C(sick)", "C(work)", "log1p(hours)", "age:hours", "C(sex):age")
+_TERMS = (
+    "age",
+    "hours",
+    "C(sex)",
+    "C(state)",
+    "income",
+    "wealth",
+    "C(sick)",
+    "C(work)",
+    "log1p(hours)",
+    "age:hours",
+    "C(sex):age",
+)
 _OUTCOMES = {"logistic": ("sick", "sex"), "multinomial": ("work",)}
 
 
@@ -114,7 +136,10 @@ def random_fields(kind: type[Analysis], rng: np.random.Generator) -> dict[str, A
     fields: dict[str, Any] = {}
     for name, one in kind.parameters().items():
         given = rng.random() < 0.5
-        required = {f.name: f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING for f in dataclasses.fields(kind)}
+        required = {
+            f.name: f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+            for f in dataclasses.fields(kind)
+        }
         if name == "formula":
             outcome = rng.choice(_OUTCOMES.get(kind.name, _NUMBERS))
             terms = rng.choice(_TERMS, rng.integers(1, 4), replace=False)
@@ -147,7 +172,9 @@ def random_universe(rng: np.random.Generator) -> Any:
     return pieces or None
 
 
-def outcome(vault: Vault, data: Dataset, universe: Any, kind: type[Analysis], fields: Mapping[str, Any], policy: Policy) -> str:
+def outcome(
+    vault: Vault, data: Dataset, universe: Any, kind: type[Analysis], fields: Mapping[str, Any], policy: Policy
+) -> str:
     """All that comes back: an answer with its chart, a refusal, or an error."""
     try:
         found = vault.ask(data, universe, kind.from_dict(fields), policy, user="ann")
@@ -167,13 +194,18 @@ def compared(vaults: tuple[Vault, Vault], monkeypatch: pytest.MonkeyPatch, numbe
     # bounds, shares and grids were read off noisy counts at freezing: protected sums, too
     there = replace(other, variables=fixed.variables, frozen_loss=fixed.frozen_loss)
     protect = Mechanism.protect
-    monkeypatch.setattr(Mechanism, "protect", lambda self, asked: protect(Mechanism(fixed, self.policy, self.question), asked))
+    monkeypatch.setattr(
+        Mechanism, "protect", lambda self, asked: protect(Mechanism(fixed, self.policy, self.question), asked)
+    )
     rng, seen = np.random.default_rng(seed), {"answered": 0, "refused": 0, "error": 0}
     kinds = analyses()
     for i in range(number):
         kind, policy = kinds[i % len(kinds)], POLICIES[rng.integers(len(POLICIES))]
         fields, universe = random_fields(kind, rng), random_universe(rng)
-        told = [outcome(vault, data, universe, kind, fields, policy) for vault, data in zip(vaults, (fixed, there), strict=True)]
+        told = [
+            outcome(vault, data, universe, kind, fields, policy)
+            for vault, data in zip(vaults, (fixed, there), strict=True)
+        ]
         assert told[0] == told[1], (kind.name, fields, universe, policy.title)
         seen["refused" if told[0].startswith("{") else "answered" if told[0].startswith("b") else "error"] += 1
     lines = [[(e.user, e.family, dict(e.content)) for e in vault.ledger.entries()] for vault in vaults]
@@ -181,7 +213,7 @@ def compared(vaults: tuple[Vault, Vault], monkeypatch: pytest.MonkeyPatch, numbe
     for payer in ("ann", ""):
         spent = [vault.ledger.spent(payer, "survey", fixed.variables) for vault in vaults]
         assert spent[0] == spent[1]
-    assert [str(vault.usage("survey")) for vault in vaults][0] == str(vaults[0].usage("survey"))
+    assert str(vaults[0].usage("survey")).partition("\n")[0] == str(vaults[1].usage("survey")).partition("\n")[0]
     return seen
 
 
@@ -193,9 +225,7 @@ def test_with_protected_sums_held_fixed_nothing_that_is_told_depends_on_confiden
 
 
 @pytest.mark.verify
-def test_two_thousand_questions_with_protected_sums_held_fixed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_thousand_questions_with_protected_sums_held_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = people()
     pair = frozen(tmp_path / "a", frame), frozen(tmp_path / "b", other_values(frame))
     seen = compared(pair, monkeypatch, 2_000, 2)
@@ -204,7 +234,9 @@ def test_two_thousand_questions_with_protected_sums_held_fixed(
 
 def test_answers_differ_where_the_sums_do(vaults: tuple[Vault, Vault]) -> None:
     """The test above would see it."""
-    told = [outcome(v, v.dataset("survey"), None, CrossTab, {"by": ["state"], "of": "income"}, POLICIES[2]) for v in vaults]
+    told = [
+        outcome(v, v.dataset("survey"), None, CrossTab, {"by": ["state"], "of": "income"}, POLICIES[2]) for v in vaults
+    ]
     assert told[0] != told[1]
 
 
@@ -248,28 +280,56 @@ def reached(start: object, steps: int = 9) -> Iterator[object]:
                 following += one
             elif type(one).__module__.startswith("sfumato"):
                 following += vars(one).values()
-                following += [getattr(one, n) for n, v in vars(type(one)).items() if isinstance(v, property | cached_property)]
+                following += [
+                    getattr(one, n) for n, v in vars(type(one)).items() if isinstance(v, property | cached_property)
+                ]
         level = following
 
 
 @pytest.mark.parametrize("universe", [None, {"sex": "F", "sick": "yes"}])
 def test_no_way_leads_from_a_question_to_records(vaults: tuple[Vault, Vault], universe: Any) -> None:
     question = question_of(vaults[0].dataset("survey"), POLICIES[0], universe, CrossTab(("sick",), of="income"))
-    kinds = Warehouse | Dataset | Cube | Cubes | UnitCounts | Register | Mechanism | Microdata | Secret | Vault | pd.DataFrame
+    kinds = (
+        Warehouse
+        | Dataset
+        | Cube
+        | Cubes
+        | UnitCounts
+        | Register
+        | Mechanism
+        | Microdata
+        | Secret
+        | Vault
+        | pd.DataFrame
+    )
     found = list(reached(question))
     assert len(found) > 20
     assert not [one for one in found if isinstance(one, kinds)]
 
 
 def test_analyses_import_nothing_that_holds_records_and_use_no_private_names() -> None:
-    forbidden = ("warehouse", "dataset", "mechanism", "vault", "cube", "ledger", "preparation", "registration", "value_counts", "microdata", "duckdb")
+    forbidden = (
+        "warehouse",
+        "dataset",
+        "mechanism",
+        "vault",
+        "cube",
+        "ledger",
+        "preparation",
+        "registration",
+        "value_counts",
+        "microdata",
+        "duckdb",
+    )
     for path in [*(HOME / "analyses").glob("*.py"), *(HOME / "models").glob("*.py")]:
         tree = ast.parse(path.read_text("utf-8"))
         modules = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
         modules += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
         assert not [m for m in modules if m.rpartition(".")[2] in forbidden], path
         attributes = (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr.startswith("_"))
-        private = [n.attr for n in attributes if not n.attr.startswith("__") and ast.unparse(n.value) not in ("self", "cls")]
+        private = [
+            n.attr for n in attributes if not n.attr.startswith("__") and ast.unparse(n.value) not in ("self", "cls")
+        ]
         assert not private, (path, private)
         assert "_SEAL" not in path.read_text("utf-8"), path
 
@@ -354,7 +414,9 @@ def register_within(question: Question, register: Register) -> Steps:
 
 def factors_confidential(question: Question, register: Register) -> Steps:
     x = question.codebook.variables["income"]
-    yield SumsRequest({"t": TotalSums("mine", Copies(x.numbers), Copies(x.numbers), (Confidential(0, 1, 1),), ((0, 0),), (x,))})
+    yield SumsRequest(
+        {"t": TotalSums("mine", Copies(x.numbers), Copies(x.numbers), (Confidential(0, 1, 1),), ((0, 0),), (x,))}
+    )
     return Result({})
 
 
@@ -391,7 +453,9 @@ TRIES = {f.__name__: f for f in (
 def test_an_analysis_that_wants_more_than_protected_sums_gets_an_error_that_tells_nothing(
     vaults: tuple[Vault, Vault], name: str
 ) -> None:
-    probe = type(f"Try{name.title()}", (Probe,), {"act": staticmethod(TRIES[name]), "__module__": "tests"}, abstract=True)
+    probe = type(
+        f"Try{name.title()}", (Probe,), {"act": staticmethod(TRIES[name]), "__module__": "tests"}, abstract=True
+    )
     told = []
     for vault in vaults:
         before = vault.ledger.spent("eve", "survey", vault.dataset("survey").variables)
@@ -400,7 +464,9 @@ def test_an_analysis_that_wants_more_than_protected_sums_gets_an_error_that_tell
         assert caught.value.__cause__ is None
         told.append(str(caught.value))
         spent = vault.ledger.spent("eve", "survey", vault.dataset("survey").variables) - before
-        assert (spent > 0) == (name in ("overwritten", "forged", "endless") and before == 0), name  # what was told is paid, once
+        assert (spent > 0) == (name in ("overwritten", "forged", "endless") and before == 0), (
+            name
+        )  # what was told is paid, once
     assert told[0] == told[1]
 
 
@@ -408,7 +474,9 @@ def test_an_unbounded_row_is_clipped_to_the_bounds_that_its_noise_is_for(vaults:
     data = vaults[0].dataset("survey")
     x, quiet = data.variables["wealth"], POLICIES[2].set({"models.growth": 0, "models.sd": 1e-6})
     question = Question(data.codebook, quiet, Universe(), DryRun())
-    asked = TotalSums("huge", Copies("r", 0.0), Copies(x.numbers, 1e12), (Confidential(0.0, 1.0, 0.5),), ((0, 0),), (x,))
+    asked = TotalSums(
+        "huge", Copies("r", 0.0), Copies(x.numbers, 1e12), (Confidential(0.0, 1.0, 0.5),), ((0, 0),), (x,)
+    )
     ones = replace(asked, factors=Ones())
     values = Mechanism(data, quiet, question).protect(SumsRequest({"t": ones}))[0].totals("t").values
     assert -1 < values[0] < N + 1

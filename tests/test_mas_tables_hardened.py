@@ -25,7 +25,9 @@ from sfumato.mas.universe import Spec, Universe
 from sfumato.mas.vault import Answering, DryRun, Vault
 
 HARDENED = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None)
-FINE = HARDENED.with_(rules=()).set({"counts.base": 1, "counts.least": 0, "amounts.digits": 15, "amounts.error_digits": 15})
+FINE = HARDENED.with_(rules=()).set(
+    {"counts.base": 1, "counts.least": 0, "amounts.digits": 15, "amounts.error_digits": 15}
+)
 """Noise, but no rounding."""
 
 
@@ -127,7 +129,10 @@ def test_a_cell_of_known_variables_has_the_same_numbers_in_every_table(vault: Va
 
 
 def test_a_table_turned_round_is_the_same_and_free(vault: Vault) -> None:
-    data, tables = vault.dataset("survey"), (("sick", "income"), ("income", "sick"), ("state", "income", "sick"), ("income", "sick", "state"))
+    data, tables = (
+        vault.dataset("survey"),
+        (("sick", "income"), ("income", "sick"), ("state", "income", "sick"), ("income", "sick", "state")),
+    )
     found, spent = [], []
     for by in tables:
         policy = FINE.with_(title="turned")
@@ -148,7 +153,9 @@ def test_no_value_moves_a_sum_by_more_than_its_noise_is_scaled_to(tmp_path: Path
     quiet = FINE.set({"counts.sd": 0, "amounts.sd": 0})
     found: list[dict[str, np.ndarray]] = []
     for i, income in enumerate((-1e9, 0.0, 24_680.0, 1_234_567.89, 1e12)):
-        data = vault_of(tmp_path / str(i), frame.assign(income=np.where(frame.index == 0, income, frame["income"]))).dataset("survey")
+        data = vault_of(
+            tmp_path / str(i), frame.assign(income=np.where(frame.index == 0, income, frame["income"]))
+        ).dataset("survey")
         if not i:
             first = data.variables["income"]
         variable = replace(data.variables["income"], bounds=first.bounds)

@@ -35,9 +35,15 @@ def test_whatever_rests_on_contributions_within_the_bounds_the_rules_call_unsafe
 
 def test_a_sum_is_shown_where_the_bounds_are_small_beside_it(tmp_path: Path) -> None:
     frame = people(3_000, seed=3)
-    frame.loc[frame["state"] == "S00", "income"] = np.where(np.arange((frame["state"] == "S00").sum()) < 40, 5_000, np.nan)
+    frame.loc[frame["state"] == "S00", "income"] = np.where(
+        np.arange((frame["state"] == "S00").sum()) < 40, 5_000, np.nan
+    )
     vault = vault_of(tmp_path / "v", frame)
-    policy = Policy.named("hardened").with_(accounts=UNLIMITED, rules=(Dominance(), AmountPPercent())).set({"amounts.sd": 0.1})
+    policy = (
+        Policy.named("hardened")
+        .with_(accounts=UNLIMITED, rules=(Dominance(), AmountPPercent()))
+        .set({"amounts.sd": 0.1})
+    )
     shown = vault.ask("survey", None, CrossTab(("state",), of="income"), policy).frame().set_index("state")
     assert shown["sum"].notna().to_dict() == {"S00": False, "S01": True, "S02": True, "S03": True, "Total": True}
     assert (shown["sum"].isna() == shown["mean"].isna()).all()

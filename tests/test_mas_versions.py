@@ -24,7 +24,11 @@ from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
 N = 3_000
-FINE = Policy.named("hardened").with_(rules=(), per_minute=None, accounts=UNLIMITED).set({"counts.base": 1, "counts.least": 0})
+FINE = (
+    Policy.named("hardened")
+    .with_(rules=(), per_minute=None, accounts=UNLIMITED)
+    .set({"counts.base": 1, "counts.least": 0})
+)
 
 
 def people(n: int = N) -> pd.DataFrame:
@@ -58,8 +62,12 @@ def vault(tmp_path: Path) -> Vault:
     return made
 
 
-def test_noise_is_fresh_in_every_set_of_a_variable_of_which_one_value_changed_and_both_answers_are_paid(vault: Vault) -> None:
-    tables = [counts(vault, version, ("town", "sick")).query("town != 'Total' and sick != 'Total'") for version in (1, 2)]
+def test_noise_is_fresh_in_every_set_of_a_variable_of_which_one_value_changed_and_both_answers_are_paid(
+    vault: Vault,
+) -> None:
+    tables = [
+        counts(vault, version, ("town", "sick")).query("town != 'Total' and sick != 'Total'") for version in (1, 2)
+    ]
     spent = vault.ledger.spent("ann", "people", vault.dataset("people").variables)
     frame = people()
     truth = frame.groupby(["town", "sick"]).size()
@@ -73,8 +81,12 @@ def test_noise_is_fresh_in_every_set_of_a_variable_of_which_one_value_changed_an
     assert spent == pytest.approx(2 * one.ledger.spent("bob", "people", vault.dataset("people").variables), rel=0.02)
 
 
-@pytest.mark.parametrize(("by", "of"), [(("town", "job"), None), (("sex", "town"), None), (("sex",), "income"), (("job",), "income")])
-def test_what_did_not_change_has_the_same_numbers_and_is_free(vault: Vault, by: tuple[str, ...], of: str | None) -> None:
+@pytest.mark.parametrize(
+    ("by", "of"), [(("town", "job"), None), (("sex", "town"), None), (("sex",), "income"), (("job",), "income")]
+)
+def test_what_did_not_change_has_the_same_numbers_and_is_free(
+    vault: Vault, by: tuple[str, ...], of: str | None
+) -> None:
     variables = vault.dataset("people").variables
     one = counts(vault, 1, by, of=of)
     spent = vault.ledger.spent("ann", "people", variables)
@@ -178,14 +190,26 @@ def test_as_many_are_dropped_as_the_table_that_is_asked_for_needs(vault: Vault) 
     frame = people()
     for by in (("sex",), ("sex", "sick")):
         found = vault.ask("people", None, CrossTab(by), policy).frame()  # type: ignore[union-attr]
-        sizes = frame.groupby(list(by)).size().reindex(pd.MultiIndex.from_product([sorted(frame[c].unique()) for c in by]) if len(by) > 1 else None, fill_value=0)
+        sizes = (
+            frame.groupby(list(by))
+            .size()
+            .reindex(
+                pd.MultiIndex.from_product([sorted(frame[c].unique()) for c in by]) if len(by) > 1 else None,
+                fill_value=0,
+            )
+        )
         wanted = policy.drop.for_table(CellTable.of(sizes.to_numpy()))  # type: ignore[union-attr]
         assert N - found["count"].iloc[-1] == wanted.q
 
 
 def test_a_variable_between_two_numbers_is_understood_with_marks_of_thousands() -> None:
     wanted = Universe.of("income >= 28501 and income <= 39500")
-    for text in ("28,501 <= income <= 39,500", "28501<=income<=39500", "income >= 28,501 and income <= 39,500", "`income` >= 28,501 and income <= 39,500"):
+    for text in (
+        "28,501 <= income <= 39,500",
+        "28501<=income<=39500",
+        "income >= 28,501 and income <= 39,500",
+        "`income` >= 28,501 and income <= 39,500",
+    ):
         assert Universe.of(text) == wanted, text
     assert Universe.of("sex == 'F' and (28,501 <= income <= 39,500 or town == '1 <= x <= 2')") == Universe.of(
         "sex == 'F' and (income >= 28501 and income <= 39500 or town == '1 <= x <= 2')"
@@ -194,7 +218,12 @@ def test_a_variable_between_two_numbers_is_understood_with_marks_of_thousands() 
 
 def test_it_selects_the_levels_between(tmp_path: Path) -> None:
     made = Vault.create(tmp_path / "v", Policy.open())
-    made.freeze("people", Microdata(people(), schema()), {"income": Cutpoints((12_000.0, 22_000.0, 40_000.0))}, identity="person")
+    made.freeze(
+        "people",
+        Microdata(people(), schema()),
+        {"income": Cutpoints((12_000.0, 22_000.0, 40_000.0))},
+        identity="person",
+    )
     inside = people()["income"]
     found = made.ask("people", "12,000 < income <= 40,000", CrossTab(("sex",))).frame()["count"].iloc[-1]  # type: ignore[union-attr]
     assert found == ((inside > 12_000) & (inside <= 40_000)).sum()

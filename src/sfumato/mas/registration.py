@@ -25,6 +25,7 @@ from sfumato.formats.codebook import read_ddi
 from sfumato.mas.cutpoint_strategies import Preview, preview
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, save
+from sfumato.mas.perturbation import Secret
 from sfumato.mas.preparation import (
     BITS,
     OTHER_LEVELS,
@@ -39,7 +40,6 @@ from sfumato.mas.preparation import (
     prepare,
     schema_marks,
 )
-from sfumato.mas.perturbation import Secret
 from sfumato.mas.value_counts import (
     TAIL,
     PublicFacts,
@@ -82,7 +82,9 @@ class DatasetPlan:
             if self.data.schema[name].is_design or not (
                 isinstance(given, tuple | list) and len(given) == 2 and -math.inf < given[0] < given[1] < math.inf
             ):
-                raise ParameterError(f"the bounds of '{name}' are two numbers, the lower one first: 'income': (0, 250000).")
+                raise ParameterError(
+                    f"the bounds of '{name}' are two numbers, the lower one first: 'income': (0, 250000)."
+                )
 
 
 def write_version(
@@ -401,7 +403,15 @@ class Registration:
     def plan(self) -> DatasetPlan:
         """The plan to freeze."""
         return DatasetPlan(
-            self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes, self.id, self.bounds, self.keep_rare
+            self.name,
+            self.data,
+            self.cutpoints,
+            self.title,
+            self.identity,
+            self.recodes,
+            self.id,
+            self.bounds,
+            self.keep_rare,
         )
 
     @property

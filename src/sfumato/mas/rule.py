@@ -46,14 +46,15 @@ class UniverseEvidence(Evidence):
         plain = selection.plain
         names = [v.name for v in self.table.sides]
         chosen = plain.chosen
-        for axis in reversed(range(chosen.ndim)):  # a variable that the table has not: the set asks the same of it everywhere
+        for axis in reversed(
+            range(chosen.ndim)
+        ):  # a variable that the table has not: the set asks the same of it everywhere
             if plain.variables[axis].name not in names:
                 chosen = np.asarray(chosen.any(axis=axis), bool)
         inside = [v.name for v in plain.variables if v.name in names]
         shape = [len(v.levels) if v.name in inside else 1 for v in self.table.sides]
         order = [inside.index(name) for name in names if name in inside]
         return float((self.table.n * chosen.transpose(order).reshape(shape)).sum())
-
 
     def cells(self, variables: Sequence[Variable]) -> Numbers | None:
         """Return the noisy table of some variables, recodes among them; None where the evidence has not all of them."""
@@ -130,7 +131,8 @@ class ConfidentialityRule(Parametric, family="confidentiality rule", abstract=Tr
         found = [one for one in evidence if isinstance(one, self.needs)]
         if not found:
             return self.refuse(
-                "The analysis gave nothing by which this rule can be checked.", "Ask the custodian; another analysis may be answered."
+                "The analysis gave nothing by which this rule can be checked.",
+                "Ask the custodian; another analysis may be answered.",
             )
         return next((refusal for one in found if (refusal := self.after(one)) is not None), None)
 

@@ -208,7 +208,9 @@ class LevelSize(SetRule):
 
     @override
     def refusal(self) -> Refusal:
-        return self.refuse("A chosen level holds too few records of the universe.", "Leave rare levels out, or choose more of others.")
+        return self.refuse(
+            "A chosen level holds too few records of the universe.", "Leave rare levels out, or choose more of others."
+        )
 
 
 def slices_of(selection: Selection) -> Iterator[Selection]:
@@ -248,7 +250,10 @@ class LeftOut(SetRule):
 
     @override
     def refusal(self) -> Refusal:
-        return self.refuse('A condition of the universe leaves too few records out.', 'Leave that condition out, or choose fewer levels in it.')
+        return self.refuse(
+            "A condition of the universe leaves too few records out.",
+            "Leave that condition out, or choose fewer levels in it.",
+        )
 
 
 def left_out_by(selection: Selection) -> Iterator[Selection]:
@@ -297,7 +302,10 @@ class PieceDifference(SetRule):
 
     @override
     def refusal(self) -> Refusal:
-        return self.refuse('Two pieces of the universe differ by too few records.', 'Ask about one of them, or write them as one piece.')
+        return self.refuse(
+            "Two pieces of the universe differ by too few records.",
+            "Ask about one of them, or write them as one piece.",
+        )
 
 
 def differences_of(selection: Selection) -> Iterator[Selection]:

@@ -168,11 +168,13 @@ class UsageReport:
         lines = [f"{self.dataset}, policy {self.policy}. CONFIDENTIAL: for the custodian."]
         lines += [
             f"{one.user}: {one.asked:,} asked, {one.refused:,} refused, {one.errors:,} errors, at most {one.busiest:,} in a "
-            f"minute; tells two values apart {_of(one.right, user)}"
-            + self._if_informed(one.informed)
+            f"minute; tells two values apart {_of(one.right, user)}" + self._if_informed(one.informed)
             for one in self.users
         ]
-        lines += [f"all users: {_of(self.right, everybody)}{self._if_informed(self.informed)}", f"the frozen file alone: {_of(self.frozen, None)}"]
+        lines += [
+            f"all users: {_of(self.right, everybody)}{self._if_informed(self.informed)}",
+            f"the frozen file alone: {_of(self.frozen, None)}",
+        ]
         return "\n".join([*lines, *map(str, self.alerts)])
 
     def _if_informed(self, right: float) -> str:

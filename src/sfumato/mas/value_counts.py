@@ -225,7 +225,9 @@ class PublicFacts:
         """What one such table of a confidential variable tells of a record: it may move from one bin to another."""
         return 2 * (self.together / self.sd) ** 2
 
-    def loss(self, variables: Iterable[Variable], before: Iterable[tuple[Mapping[str, Variable], Mapping[str, str]]] = ()) -> float:
+    def loss(
+        self, variables: Iterable[Variable], before: Iterable[tuple[Mapping[str, Variable], Mapping[str, str]]] = ()
+    ) -> float:
         """Return what the facts of some variables tell of a record, where it was not told before.
 
         `before` are variables and contents of earlier versions: the same facts of the same values had the same noise.
@@ -316,7 +318,10 @@ class PublicFacts:
         counts = self._noisy(variable, bins_sql(variable.numbers, lattice.tolist()), len(lattice) + 2, "lattice")
         inner = counts[1 : len(lattice)]  # bin i lies between edges i - 1 and i
         zero = len(positive)
-        largest = [int(np.argmax(inner[:zero])), zero + int(np.argmax(inner[zero:]))]  # the lattice is fine about 0: on either side
+        largest = [
+            int(np.argmax(inner[:zero])),
+            zero + int(np.argmax(inner[zero:])),
+        ]  # the lattice is fine about 0: on either side
         starts = [at for at in largest if inner[at] >= _FIRST * self.sd]
         if not starts and None in given:
             return None
@@ -389,7 +394,9 @@ def contents_of(warehouse: Warehouse, variables: Iterable[Variable], secret: Sec
     It is the sum of r v over the records modulo the prime 2^31 - 1, with v the digits of a value and r the random number of the
     record. Whatever values change, and in however many records, the sum is the same only for one in 2^31 numbers r of each.
     """
-    design = [f"((({c} % {_PRIME - 1}) + {_PRIME - 1}) % {_PRIME - 1}) + 1" for c in ("s", "h", "e") if c in warehouse.columns]
+    design = [
+        f"((({c} % {_PRIME - 1}) + {_PRIME - 1}) % {_PRIME - 1}) + 1" for c in ("s", "h", "e") if c in warehouse.columns
+    ]
     if "w" in warehouse.columns:
         design += _digits("w", 0.0, scale_of(float(warehouse.ask("SELECT max(w) AS w FROM records")["w"][0])))
     found: dict[str, str] = {}
@@ -447,8 +454,14 @@ def group_rare(
         if not v.known:
             keys = [f"{v.name}/{len(data)}/{i}/{n:.0f}".encode() for i, n in enumerate(counts)]
             counts = counts + sd * secret.normals(keys, "frozen rare levels")
-        named = {text for recode in recodes if recode.of == v.name for texts in recode.groups.values() for text in texts}
-        small = [i for i, n in enumerate(counts) if n < RARE and v.levels[i] != MISSING and not named & {v.levels[i], *v.words[i : i + 1]}]
+        named = {
+            text for recode in recodes if recode.of == v.name for texts in recode.groups.values() for text in texts
+        }
+        small = [
+            i
+            for i, n in enumerate(counts)
+            if n < RARE and v.levels[i] != MISSING and not named & {v.levels[i], *v.words[i : i + 1]}
+        ]
         if small and len(v.levels) - len(small) >= 1 and OTHER_LEVELS not in v.levels:
             stay = [i for i in range(len(v.levels)) if i not in small]
             place = len([i for i in stay if v.levels[i] != MISSING])  # "missing" is always the last one
@@ -457,7 +470,11 @@ def group_rare(
             words[place:place] = [OTHER_LEVELS] if words else []
             grouped[v.name] = replace(v, levels=tuple(levels), words=tuple(words))
     hidden = sum(not v.known for v in used)
-    found = with_recodes([grouped.get(v.name, v) for v in variables if v.base is None], recodes) if grouped else tuple(variables)
+    found = (
+        with_recodes([grouped.get(v.name, v) for v in variables if v.base is None], recodes)
+        if grouped
+        else tuple(variables)
+    )
     return found, hidden * 2 / sd**2
 
 
