@@ -300,7 +300,8 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     variables = opened.dataset("people").variables
     told_to_all = opened.ledger.spent("", "people", variables)
     assert told_to_all > 0
-    assert people["right"] == 100 * right_of(told_to_all + opened.dataset("people").frozen_loss)
+    assert people["informed"] == 100 * right_of(told_to_all + opened.dataset("people").frozen_loss)
+    assert 50 < people["right"] <= people["informed"]
     assert people["loss"] == opened.ledger.loss("people", variables) > 0
     assert people["alerts"] == []
     assert str(opened.usage("people")).startswith("people 1, policy hardened 1.")

@@ -377,7 +377,9 @@ class Vault:
         before = self.dataset(name).variables.values() if self.versions(name) else ()
         chosen = {v.name: v.cutpoints for v in before if v.cutpoints is not None} | chosen_in(folder)
         cutpoints = {variable: cut for variable, cut in chosen.items() if variable in opened.schema}
-        plan = DatasetPlan(name, opened, cutpoints, title or said, identity, tuple(recodes), bounds=bounds or {}, keep_rare=keep_rare)
+        plan = DatasetPlan(
+            name, opened, cutpoints, title or said, identity, tuple(recodes), bounds=bounds or {}, keep_rare=keep_rare
+        )
         return Registration.make(folder, plan, self._spark)
 
     def registered(self) -> list[str]:
