@@ -303,7 +303,7 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     assert people["informed"] == 100 * right_of(told_to_all + opened.dataset("people").frozen_loss)
     assert 50 < people["right"] <= people["informed"]
     assert people["alerts"] == []
-    assert str(opened.usage("people")).startswith("people 1, policy hardened 1.")
+    assert str(opened.usage("people")).startswith("people 1, policy hardened 2.")
     assert run("vault", "log", vault, "--dataset", "peple").exit_code == 1
 
 
