@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,10 @@ class Dataset:
     @cached_property
     def codebook(self) -> Codebook:
         """The metadata that questions, rules and analyses see."""
-        return Codebook(self.name, self.version, self.title, self.variables, self.weight, self.units, self.design.columns)
+        public: dict[str, Variable] = {}
+        for name, v in self.variables.items():  # the units of exact sums say where the smallest and largest values are
+            public[name] = replace(v, centre=0.0, scale=1.0, base=None if v.base is None else public[v.base.name])
+        return Codebook(self.name, self.version, self.title, public, self.weight, self.units, self.design.columns)
 
     @cached_property
     def together(self) -> int:

@@ -236,7 +236,8 @@ class Mechanism:
         if moment.variable is not None:
             x = clipped_sql(moment.variable) if clip else moment.variable.numbers
             centred = f"({x} - {moment.centre!r})" if moment.centre else x
-            size = max(abs(end - moment.centre) for end in _ends(moment.variable, clip))
+            held = self.dataset.variables[moment.variable.plain_name]
+            size = max(abs(end - moment.centre) for end in _ends(held, clip))
             if moment.power == 0:
                 sql.append(f"CASE WHEN {x} IS NULL THEN NULL ELSE 1.0E0 END")
             sql += [centred] * moment.power
