@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sfumato.mas.analyses.tests import TTest as TTest
     from sfumato.mas.models.correlation import Correlation as Correlation
     from sfumato.mas.models.linear import OLS as OLS
+    from sfumato.mas.models.ordered import OrderedLogit as OrderedLogit
     from sfumato.mas.models.outcome_models import Logistic as Logistic
     from sfumato.mas.models.outcome_models import Multinomial as Multinomial
     from sfumato.mas.models.outcome_models import Poisson as Poisson

@@ -663,13 +663,14 @@ def _scored(
         if "n" in parts:
             n = float(size.matrices(sums.totals("n"))[0][0, 0])
         score = values[:m]
-        information, at = np.zeros((m, m)), m
+        information, unsure, at = np.zeros((m, m)), np.zeros((m, m)), m
         for a in range(equations):
             for b in range(a, equations):
                 for i in range(k):
                     for j in range(i, k):
                         for u, v, r, c in ((a, b, i, j), (a, b, j, i), (b, a, i, j), (b, a, j, i)):
                             information[u * k + r, v * k + c] = values[at]
+                            unsure[u * k + r, v * k + c] = variances[at]
                         at += 1
         if conditioned(information)[0] < (1e-4 if noisy else DEPENDENT):
             return COLLINEAR if step == 0 else SEPARATED
@@ -693,7 +694,9 @@ def _scored(
         return EMPTY
     intercept = columns.design.intercept
     null = _null(link, values[-equations:], weight) if intercept else 0.0
-    noise = np.diag(variances[: equations * k])
+    last_change = change.ravel()  # noise of the information moves it, too
+    noise = unsure * np.outer(last_change, last_change)
+    np.fill_diagonal(noise, variances[:m] + unsure @ np.square(last_change))
     gaps = any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
     correlation = largest_correlation(information[:k, :k], intercept)
     return LikelihoodFit(
