@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from sfumato.mas.analyses.tests import RankTest as RankTest
     from sfumato.mas.analyses.tests import TTest as TTest
     from sfumato.mas.models.correlation import Correlation as Correlation
-    from sfumato.mas.models.likelihood import Logistic as Logistic
-    from sfumato.mas.models.likelihood import Multinomial as Multinomial
-    from sfumato.mas.models.likelihood import Poisson as Poisson
     from sfumato.mas.models.linear import OLS as OLS
+    from sfumato.mas.models.ordered import OrderedLogit as OrderedLogit
+    from sfumato.mas.models.outcome_models import Logistic as Logistic
+    from sfumato.mas.models.outcome_models import Multinomial as Multinomial
+    from sfumato.mas.models.outcome_models import Poisson as Poisson
+    from sfumato.mas.models.outcome_models import Probit as Probit
     from sfumato.mas.models.residuals import Residuals as Residuals

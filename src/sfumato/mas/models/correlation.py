@@ -45,7 +45,9 @@ class Correlation(Analysis):
     of: tuple[str, ...] = param(doc="the variables, at least two", columns="many", holds="numbers")
     weighted: bool = param(default=False, doc="whether records count by their survey weights")
     errors: str = param(
-        default="usual", choices=ERRORS, doc="standard errors: classical, robust (hc0, hc1), or the usual ones for the weights"
+        default="usual",
+        choices=ERRORS,
+        doc="standard errors: classical, robust (hc0, hc1), or the usual ones for the weights",
     )
 
     @override
@@ -167,7 +169,9 @@ def _pairs(
         told = (yield SumsRequest(asked)) if asked else None
         found = []
         for at, (sums, size) in enumerate(made):
-            totals = [told.totals(name) if told is not None and name in asked else None for name in (f"sums {at}", f"n {at}")]
+            totals = [
+                told.totals(name) if told is not None and name in asked else None for name in (f"sums {at}", f"n {at}")
+            ]
             values, noise = sums.matrices(totals[0])
             n = float(size.matrices(totals[1])[0][0, 0]) if weighted else float(values[0, 0])
             found.append(PairSums(sums, values, noise, n))

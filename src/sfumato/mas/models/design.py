@@ -80,6 +80,10 @@ class Terms:
                 numbers_in(name, known)
         return tuple(known[name] for name in self.names)
 
+    def with_term(self, term: Term) -> Terms:
+        """Return the formula with one more term."""
+        return Terms(self.outcome, tuple(sorted({*self.terms, term}, key=_rank)), self.intercept)
+
     def wording(self) -> str:
         """Return the canonical formula."""
         parts = ["1" if self.intercept else "0", *(title(term) for term in self.terms)]

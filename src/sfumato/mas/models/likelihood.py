@@ -6,43 +6,30 @@ Nelder 1989, section 2.2). With confidential predictors a fixed number of scorin
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.parameters import param
-from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.mas.answer import Refusal
-from sfumato.mas.codebook import Codebook
-from sfumato.mas.models.design import Category, Number
 from sfumato.mas.models.linear import CAPPED, LargestLeverage, PairProducts
 from sfumato.mas.models.model import (
     COLLINEAR,
     DEPENDENT,
     EMPTY,
-    ModelAnalysis,
     ModelColumns,
-    allowed_levels,
-    clips,
     coefficient_rows,
     conditioned,
-    counted,
     largest_correlation,
-    model_columns,
-    model_notes,
-    rounded,
 )
 from sfumato.mas.models.products import ONE, Factors, Monomial, MonomialRows, Products
-from sfumato.mas.question import Question, Result, Steps
+from sfumato.mas.question import Question
 from sfumato.mas.register import Register, known_part
 from sfumato.mas.rule import CorrelationEvidence, Evidence, ModelEvidence
 from sfumato.mas.sums import Confidential, Piece, ProtectedSums, RecordFunction, SumsRequest, TotalSums
-from sfumato.mas.variable import MISSING, Variable, level_text
 from sfumato.typing import Numbers
 
 _NEWTON = 25
@@ -75,50 +62,14 @@ class Outcomes:
     """Whether the base is modelled: the coefficients change their signs."""
 
 
-class LikelihoodAnalysis(ModelAnalysis, abstract=True):
-    """A model by likelihood with the canonical link."""
-
-    @abstractmethod
-    def outcomes(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, Any]:
-        """Return the factor of the outcome, how outcomes are modelled, and the size of the rarest; or a refusal."""
-
-    @abstractmethod
-    def link(self) -> Link:
-        """Return means and variances for linear predictors."""
-
-    def fitted(self, question: Question, register: Register) -> Fitting:
-        """Ask for the sums of the model, and solve it."""
-        self.check_weights(question)
-        terms = self.terms(question.codebook.variables)
-        laid = yield from self.outcomes(question, register)
-        if isinstance(laid, Refusal):
-            return laid
-        outcome, place, rarest = laid
-        columns = yield from model_columns(question, register, terms, outcome, self.weighted)
-        if isinstance(columns, Refusal):
-            return columns
-        fit = yield from fitted(question, register, columns, place(columns), self.link(), self.weighted, self.covariance)
-        return fit if isinstance(fit, Refusal) else replace(fit, rarest=rarest, weight=_mean_weight(question, self.weighted))
-
-    @override
-    def steps(self, question: Question, register: Register) -> Steps:
-        fit = yield from self.fitted(question, register)
-        if isinstance(fit, Refusal):
-            return fit
-        facts: dict[str, Any] = {"n": None if np.isnan(fit.shown_n) else fit.shown_n}
-        facts |= rounded(fit.facts(), question.policy.models.digits)
-        own = model_notes(question, self.covariance, fit.gaps, self.weighted)
-        return Result({"coefficients": fit.rows()}, facts, (fit.outcomes.note, *fit.columns.notes, *own), fit.evidence)
-
-
-def _mean_weight(question: Question, weighted: bool) -> float:
-    return question.codebook.weight.mean if weighted and question.codebook.weight is not None else 1.0
-
-
 class Link:
-    """Means, variances and log-likelihood of an exponential family with its canonical link."""
+    """Means, variances and log-likelihood of an exponential family; with its canonical link X'y suffices."""
 
-    bound: float = 1.0
+    canonical: ClassVar[bool] = True
+    reach: ClassVar[float] = 1.0
+    """The most by which a score is larger than the range of the outcome."""
+    top: ClassVar[float] = 1.0
+    """The largest curvature, as a share of the range of the outcome."""
 
     @staticmethod
     def mean(linear: Numbers) -> Numbers:
@@ -132,12 +83,22 @@ class Link:
 
     @staticmethod
     def curvature(mean: Numbers, a: int, b: int) -> Numbers:
-        """Return the covariance of outcomes a and b for given means; shape (n,)."""
+        """Return the expected information of two linear predictors, for given means; shape (n,)."""
         raise NotImplementedError
+
+    def residual(self, y: Numbers, linear: Numbers) -> Numbers:
+        """Return the derivative of the log-likelihood by the linear predictors; shape (equations, n)."""
+        return y - self.mean(linear)
+
+    def value(self, y: Numbers, linear: Numbers) -> Numbers:
+        """Return the log-likelihood of each record, but for what no coefficient changes."""
+        return np.asarray((y * linear).sum(axis=0) - self.log_partition(linear))
 
 
 class Logit(Link):
     """Multinomial logits against a base; binary logistic regression with one equation."""
+
+    top = 0.25
 
     @override
     @staticmethod
@@ -156,6 +117,42 @@ class Logit(Link):
     @staticmethod
     def curvature(mean: Numbers, a: int, b: int) -> Numbers:
         return np.asarray(mean[a] * ((1.0 if a == b else 0.0) - mean[b]))
+
+
+class Normit(Link):
+    """Probit regression: the mean is the normal distribution function, and the expected information is used."""
+
+    canonical = False
+    reach = 4.0
+    top = 2 / np.pi
+
+    @override
+    @staticmethod
+    def mean(linear: Numbers) -> Numbers:
+        from scipy.special import ndtr
+
+        return np.asarray(np.clip(ndtr(linear), 1e-15, 1 - 1e-15))
+
+    @override
+    @staticmethod
+    def curvature(mean: Numbers, a: int, b: int) -> Numbers:
+        from scipy.special import ndtri
+
+        return np.asarray(_density(ndtri(mean[a])) ** 2 / (mean[a] * (1 - mean[a])))
+
+    @override
+    def residual(self, y: Numbers, linear: Numbers) -> Numbers:
+        mean = self.mean(linear)
+        return np.asarray((y - mean) * _density(linear) / (mean * (1 - mean)))
+
+    @override
+    def value(self, y: Numbers, linear: Numbers) -> Numbers:
+        mean = self.mean(linear)
+        return np.asarray((y * np.log(mean) + (1 - y) * np.log(1 - mean)).sum(axis=0))
+
+
+def _density(x: Numbers) -> Numbers:
+    return np.asarray(np.exp(-np.square(x) / 2) / np.sqrt(2 * np.pi))
 
 
 class LogMean(Link):
@@ -291,12 +288,17 @@ class LikelihoodFit:
         part = np.diag(self._bread @ self.noise)
         return 1 - (self.value - float(np.sum(part) / 2 + np.sqrt(np.sum(part**2) / 2))) / self.null
 
+    @property
+    def variance(self) -> Numbers:
+        """Variance of the coefficients as read, that of the noise included."""
+        sampling = self._bread if self.robust is None else self.robust
+        return np.asarray(sampling * self.question.policy.variance_inflation + self._bread @ self.noise @ self._bread)
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each coefficient of each outcome."""
         user = self.columns.to_formula()
         equations, k = self.beta.shape
-        sampling = self._bread if self.robust is None else self.robust
-        whole = sampling * self.question.policy.variance_inflation + self._bread @ self.noise @ self._bread
+        whole = self.variance
         out: list[dict[str, Any]] = []
         titles = [column.title for column in self.columns.design.columns]
         sign = -1.0 if self.outcomes.flip else 1.0
@@ -340,7 +342,7 @@ def _estimated(
     hidden_x = any(factors.known(m, False) != ONE for m in columns.monomials)
     shape = Products(question, register, factors, columns.monomials, ())
     size = Products(question, register, factors, (ONE,), ((0, 0),))
-    if hidden_x or shape.all_confidential:
+    if hidden_x or shape.all_confidential or not link.canonical:
         return (yield from _scored(question, columns, outcomes, link, weighted, size, register))
     rows = MonomialRows(factors, True, columns.monomials)
     xx = Products(
@@ -488,7 +490,7 @@ class ScoreSquares(RecordFunction):
     @override
     def __call__(self, piece: Piece) -> Numbers:
         x, y, complete = self.score.read(piece)
-        rest = (y - self.score.link.mean(self.score.beta @ x)) * complete
+        rest = self.score.link.residual(y, self.score.beta @ x) * complete
         made = [rest[a] * rest[b] for a in range(len(y)) for b in range(a, len(y))]
         if not self.whole:
             return np.array(made)
@@ -503,7 +505,7 @@ def _meat(
     shape = Products(question, register, factors, columns.monomials, ())
     known = not shape.all_confidential and all(factors.known(m, False) == ONE for m in columns.monomials)
     scale, (low, high) = _outcome_scale(columns)
-    most = max(high - low, 1.0) ** 2
+    most = (max(high - low, 1.0) * link.reach) ** 2
     if columns.outcome is not None and question.policy.models.sd:
         most = min(most, (CAPPED * max(columns.outcome.spread, 1.0)) ** 2)
     beta = np.array([[float(f"{b:.12g}") for b in row] for row in fit.beta.tolist()])
@@ -585,12 +587,13 @@ class ScoreRows(RecordFunction):
         linear = self.beta @ x
         mean = self.link.mean(linear)
         equations = len(self.beta)
-        rows = [(y[a] - mean[a]) * x[j] for a in range(equations) for j in range(self.k)]
+        rest = self.link.residual(y, linear)
+        rows = [rest[a] * x[j] for a in range(equations) for j in range(self.k)]
         for a in range(equations):
             for b in range(a, equations):
                 c = self.link.curvature(mean, a, b)
                 rows += [c * x[i] * x[j] for i in range(self.k) for j in range(i, self.k)]
-        rows += [(y * linear).sum(axis=0) - self.link.log_partition(linear), np.ones(len(complete)), *y]
+        rows += [self.link.value(y, linear), np.ones(len(complete)), *y]
         return np.array(rows) * complete
 
 
@@ -608,7 +611,7 @@ def _scored(
     shape = Products(question, register, factors, columns.monomials, ())
     scale, (y_low, y_high) = _outcome_scale(columns)
     y_spread = 0.5 if columns.outcome is None else columns.outcome.spread
-    reach = max(y_high - y_low, 1.0)
+    reach = max(y_high - y_low, 1.0) * link.reach
     ends = [factors.bounds(m) for m in columns.monomials]
     size_of = [max(abs(e.low), abs(e.high)) for e in _whole_bounds(factors, columns.monomials)]
     rms = [max(e.spread, 0.05) for e in ends]
@@ -617,7 +620,7 @@ def _scored(
         for _ in range(equations)
         for s, r in zip(size_of, rms, strict=True)
     ]
-    top = 0.25 if isinstance(link, Logit) else reach
+    top = link.top * max(y_high - y_low, 1.0)
     for a in range(equations):
         for b in range(a, equations):
             sign = -top if a != b else 0.0
@@ -660,13 +663,14 @@ def _scored(
         if "n" in parts:
             n = float(size.matrices(sums.totals("n"))[0][0, 0])
         score = values[:m]
-        information, at = np.zeros((m, m)), m
+        information, unsure, at = np.zeros((m, m)), np.zeros((m, m)), m
         for a in range(equations):
             for b in range(a, equations):
                 for i in range(k):
                     for j in range(i, k):
                         for u, v, r, c in ((a, b, i, j), (a, b, j, i), (b, a, i, j), (b, a, j, i)):
                             information[u * k + r, v * k + c] = values[at]
+                            unsure[u * k + r, v * k + c] = variances[at]
                         at += 1
         if conditioned(information)[0] < (1e-4 if noisy else DEPENDENT):
             return COLLINEAR if step == 0 else SEPARATED
@@ -690,7 +694,9 @@ def _scored(
         return EMPTY
     intercept = columns.design.intercept
     null = _null(link, values[-equations:], weight) if intercept else 0.0
-    noise = np.diag(variances[: equations * k])
+    last_change = change.ravel()  # noise of the information moves it, too
+    noise = unsure * np.outer(last_change, last_change)
+    np.fill_diagonal(noise, variances[:m] + unsure @ np.square(last_change))
     gaps = any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
     correlation = largest_correlation(information[:k, :k], intercept)
     return LikelihoodFit(
@@ -723,153 +729,3 @@ def _whole_bounds(factors: Factors, monomials: Sequence[Monomial]) -> list[Confi
 
 def _signed(ends: Sequence[Confidential], i: int, j: int) -> bool:
     return i != j
-
-
-# --- analyses
-
-
-class Logistic(LikelihoodAnalysis):
-    """Logistic regression of one level of the outcome against all others, or of a number that is 0 or 1.
-
-    Of two levels the second one is modelled, unless `event` names the other; of more, `event` must be given.
-    """
-
-    event: str | None = param(default=None, doc="the level of the outcome that is modelled")
-
-    @override
-    def validate(self) -> None:
-        super().validate()
-        if self.event is not None:
-            object.__setattr__(self, "event", level_text(self.event))
-
-    @override
-    def link(self) -> Link:
-        return Logit()
-
-    @override
-    def wording(self) -> str:
-        return f"{super().wording()}:{self.event or ''}"
-
-    @override
-    def wording_for(self, codebook: Codebook) -> str:
-        function, name = self.terms(codebook.variables).outcome
-        variable = codebook.variables[name]
-        levels = [level for level in variable.levels if level != MISSING]
-        usual_event = levels[-1] if function == "C" and len(levels) == 2 else "1" if not function else None
-        return f"{super().wording_for(codebook)}:{self._level(variable) or usual_event}"
-
-    def _level(self, variable: Variable) -> str | None:
-        """Return the level that the event names: by its code, or by what the code means."""
-        if self.event in variable.words:
-            return variable.levels[variable.words.index(self.event)]
-        return self.event
-
-    @override
-    def outcomes(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, Any]:
-        function, name = self.terms(question.codebook.variables).outcome
-        variable = question.codebook.variables[name]
-        if function not in ("", "C"):
-            raise ParameterError(f"the outcome of logistic is a level of '{name}', not a function of it.")
-        if function == "":
-            if self.event not in (None, "1"):
-                raise ParameterError(
-                    f"the outcome '{name}' is a number: its event is 1. Write C({name}) for its levels."
-                )
-            number = Number.of(variable, "", False)
-            if number.bounds != (0.0, 1.0):
-                raise DataError(
-                    "the outcome of a logistic model has two levels, or is a number with bounds of 0 and 1. Choose another outcome, "
-                    "or another model."
-                )
-
-            def place_number(columns: ModelColumns) -> Outcomes:
-                return Outcomes((columns.y,), (f"{name} = 0", f"{name} = 1"), f"The modelled outcome is {name} = 1.")
-
-            return number, place_number, np.inf
-        allowed = allowed_levels(question, variable)
-        if len(allowed) < 2:
-            return ONE_OUTCOME
-        given, outcomes = self._level(variable), [level for level in variable.levels if level != MISSING]
-        if given is None and len(allowed) > 2:
-            raise ParameterError(
-                f"'{name}' has more than two levels here. Say which one is modelled with event=, or use multinomial. "
-                f"Levels: {join_names(outcomes, 20)}."
-            )
-        if given is not None and given not in outcomes:
-            named = dict.fromkeys((*outcomes, *(word for word in variable.words if word != MISSING)))
-            raise DataError(unknown_name("level", given, named, f"the outcome '{name}'"))
-        event = allowed[-1] if given is None else variable.levels.index(given)
-        if event not in allowed:
-            return ONE_OUTCOME
-        flip = len(allowed) == 2 and event == allowed[0]  # of two levels one is fitted, with one noise
-        fitted_level = allowed[-1] if flip else event
-        counts = yield from counted(question, register, [(name,)])
-        sizes = counts[name,]
-        rarest = float(min(sizes[event], sum(sizes[i] for i in allowed if i != event)))
-        said = f"{name} = {variable.levels[event]}"
-        names = (said, f"{name} = {variable.levels[fitted_level]}") if flip else (f"others than {said}", said)
-        category = Category.of(variable, allowed, allowed[0])
-
-        def place(columns: ModelColumns) -> Outcomes:
-            at = len(columns.factors.categories) - 1
-            return Outcomes((((), ((at, fitted_level),)),), names, f"The modelled outcome is {said}.", flip)
-
-        return category, place, rarest
-
-
-class Multinomial(LikelihoodAnalysis):
-    """Logistic regression of every level of the outcome against its most frequent one."""
-
-    @override
-    def link(self) -> Link:
-        return Logit()
-
-    @override
-    def outcomes(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, Any]:
-        function, name = self.terms(question.codebook.variables).outcome
-        variable = question.codebook.variables[name]
-        if function != "C":
-            raise ParameterError(f"the outcome of multinomial is the levels of a variable: write C({name}).")
-        allowed = allowed_levels(question, variable)
-        counts = yield from counted(question, register, [(name,)])
-        sizes: Mapping[int, float] = {i: float(counts[name,][i]) for i in allowed}
-        shown = [i for i in allowed if sizes[i] >= 0.5]
-        if len(shown) < 2:
-            return ONE_OUTCOME
-        base = max(shown, key=lambda i: (sizes[i], -i))
-        flip = len(shown) == 2 and base == shown[1]  # of two levels the second one is fitted, as in logistic: one noise
-        order = shown if len(shown) == 2 else [base, *(i for i in shown if i != base)]
-        said = f"Coefficients compare each level of {name} with {variable.levels[base]}, the most frequent one."
-        names = tuple(f"{name} = {variable.levels[i]}" for i in order)
-        category = Category.of(variable, shown, base)
-
-        def place(columns: ModelColumns) -> Outcomes:
-            at = len(columns.factors.categories) - 1
-            return Outcomes(tuple(((), ((at, i),)) for i in order[1:]), names, said, flip)
-
-        return category, place, min(sizes.values())
-
-
-class Poisson(LikelihoodAnalysis):
-    """Poisson regression of a count, with the logarithm as its link."""
-
-    @override
-    def link(self) -> Link:
-        return LogMean()
-
-    @override
-    def outcomes(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, Any]:
-        function, name = self.terms(question.codebook.variables).outcome
-        if function:
-            raise ParameterError(f"the outcome of poisson is a plain count: write {name}.")
-        number = Number.of(question.codebook.variables[name], "", clips(question))
-        if number.bounds[0] < 0:
-            raise DataError(
-                f"the outcome of poisson is a count, and '{name}' may be negative. Choose another outcome or ols."
-            )
-
-        def place(columns: ModelColumns) -> Outcomes:
-            return Outcomes((columns.y,), ("", name), f"The modelled outcome is the mean of {name}.")
-
-        yield from ()
-        return number, place, np.inf

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from sfumato.contract.parameters import param
 from sfumato.errors import ParameterError
 from sfumato.mas.answer import Refusal
+from sfumato.mas.codebook import Codebook
 from sfumato.mas.models.design import Number, Terms, title
 from sfumato.mas.models.model import (
     COLLINEAR,
@@ -28,10 +30,11 @@ from sfumato.mas.models.model import (
     rounded,
 )
 from sfumato.mas.models.products import ONE, Factors, Monomial, MonomialRows, Products, times
-from sfumato.mas.question import Question, Result, Steps
+from sfumato.mas.question import Question, Result, Steps, levels_of
 from sfumato.mas.register import Register, known_part
 from sfumato.mas.rule import CorrelationEvidence, Evidence, ModelEvidence
 from sfumato.mas.sums import Confidential, Piece, ProtectedSums, RecordFunction, SumsRequest, TotalSums
+from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers
 
 
@@ -42,6 +45,37 @@ class OLS(ModelAnalysis):
     confidential ones the products that hold them are asked for. Terms are in canonical order, in which their sequential (type I)
     sums of squares are taken. With survey weights the estimates are weighted least squares.
     """
+
+    absorb: str | None = param(
+        default=None,
+        doc="a known variable with levels whose fixed effects are in the model, but not in the table",
+        columns="one",
+        holds="categories",
+    )
+
+    @override
+    def terms(self, known: Mapping[str, Variable]) -> Terms:
+        terms = super().terms(known)
+        if self.absorb is None:
+            return terms
+        (variable,) = levels_of((self.absorb,), known)
+        if not variable.known:
+            raise ParameterError(
+                f"fixed effects are those of a known variable, and '{self.absorb}' is confidential. Write C({self.absorb}) in the formula."
+            )
+        if any(name == self.absorb for _, name in (terms.outcome, *(f for term in terms.terms for f in term))):
+            raise ParameterError(f"'{self.absorb}' is in the formula already. Leave it out there, or leave out absorb.")
+        if not terms.intercept:
+            raise ParameterError("a model with fixed effects has an intercept. Leave out the 0 or -1 in the formula.")
+        return terms.with_term((("C", self.absorb),))
+
+    @override
+    def wording(self) -> str:
+        return super().wording() + (f":absorb {self.absorb}" if self.absorb is not None else "")
+
+    @override
+    def wording_for(self, codebook: Codebook) -> str:
+        return super().wording_for(codebook) + (f":absorb {self.absorb}" if self.absorb is not None else "")
 
     def fitted(self, question: Question, register: Register) -> Fitting:
         """Ask for the sums of the model, and solve it."""
@@ -69,6 +103,12 @@ class OLS(ModelAnalysis):
         titles = [column.title for column in columns.design.columns]
         rows = coefficient_rows(titles, fit.formula_beta, fit.formula_variance, question.policy.models, df)
         notes = (*columns.notes, *model_notes(question, self.covariance, fit.gaps, self.weighted))
+        if self.absorb is not None:
+            rows = [row for row in rows if not row["term"].startswith(f"C({self.absorb})[")]
+            notes = (
+                f"Each level of {self.absorb} has an intercept of its own (fixed effects), which is not shown.",
+                *notes,
+            )
         return Result({"coefficients": rows, "anova": anova}, facts, notes, fit.evidence)
 
 

@@ -16,8 +16,9 @@ from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.codebook import Codebook
 from sfumato.mas.models.design import Design, Factor, FormulaAnalysis, title
-from sfumato.mas.models.likelihood import LikelihoodFit, Logit, Logistic, Multinomial, ScoreRows
+from sfumato.mas.models.likelihood import LikelihoodFit, Logit, ScoreRows
 from sfumato.mas.models.linear import OLS, LinearFit
+from sfumato.mas.models.outcome_models import Logistic, Multinomial
 from sfumato.mas.models.products import ONE, MonomialRows, Products, RowSums
 from sfumato.mas.question import Question, Result, Steps
 from sfumato.mas.register import Register, known_part
@@ -46,7 +47,9 @@ _FAR = 2.5
 _FINE = np.array([-2.5, -1.75, -1.25, -0.75, -0.25, 0.25, 0.75, 1.25, 1.75, 2.5])
 _WIDE = np.array([-1.5, -0.5, 0.5, 1.5])
 """Edges of the bins of standardised residuals."""
-TOO_FEW = Refusal("residual_picture", "There are too few records for a picture of residuals.", "Choose a larger universe.")
+TOO_FEW = Refusal(
+    "residual_picture", "There are too few records for a picture of residuals.", "Choose a larger universe."
+)
 
 
 class Residuals(FormulaAnalysis):
@@ -62,7 +65,8 @@ class Residuals(FormulaAnalysis):
     drawn: ClassVar[bool] = True
     model: str = param(default="ols", choices=_MODELS, doc="which model is fitted")
     against: str | None = param(
-        default=None, doc="a predictor, as age or log(income), that residuals are shown against; fitted values, if not given"
+        default=None,
+        doc="a predictor, as age or log(income), that residuals are shown against; fitted values, if not given",
     )
     event: str | None = param(default=None, doc="the level of the outcome that a logistic model is of")
 
@@ -109,7 +113,11 @@ class Residuals(FormulaAnalysis):
             return TOO_FEW
         if isinstance(fit, LinearFit):
             return (yield from _linear(question, register, fit, _axis(fit, factor), self.weighted))
-        return (yield from _levels(question, register, fit, _axis(fit, factor), self.weighted, isinstance(model, Multinomial)))
+        return (
+            yield from _levels(
+                question, register, fit, _axis(fit, factor), self.weighted, isinstance(model, Multinomial)
+            )
+        )
 
     def _factor(self, known: Mapping[str, Variable]) -> Factor | None:
         """Return the factor of the formula that is the axis: the plain number, if there is one; None for fitted values."""
@@ -192,7 +200,12 @@ def _axis(fit: LinearFit | LikelihoodFit, factor: Factor | None) -> ResidualAxis
     if factor is None:
         if isinstance(fit, LikelihoodFit):
             finer = [0.01, 0.02, 0.05, *np.arange(0.1, 0.91, 0.05), 0.95, 0.98, 0.99]
-            return ResidualAxis("fitted probability", "fitted", np.array(finer if fit.n >= _MANY else [0.05, *np.arange(0.1, 0.91, 0.1), 0.95]), (0.0, 1.0))
+            return ResidualAxis(
+                "fitted probability",
+                "fitted",
+                np.array(finer if fit.n >= _MANY else [0.05, *np.arange(0.1, 0.91, 0.1), 0.95]),
+                (0.0, 1.0),
+            )
         xx, weight = fit.sums.xx, fit.sums.weight
         mean = float(xx[0] @ fit.beta) / weight if design.intercept else 0.0
         sd = float(np.sqrt(max(float(fit.beta @ xx @ fit.beta) / weight - mean**2, 1e-12)))
@@ -233,7 +246,9 @@ class BinRows(RecordFunction):
     def __init__(self, fit: LinearFit, axis: ResidualAxis, spread: float, cuts: Numbers) -> None:
         factors = fit.columns.factors
         every = [*fit.columns.monomials, fit.columns.y]
-        self.known, self.hidden = (MonomialRows(factors, k, [factors.known(m, k) for m in every]) for k in (True, False))
+        self.known, self.hidden = (
+            MonomialRows(factors, k, [factors.known(m, k) for m in every]) for k in (True, False)
+        )
         self.beta, self.axis, self.spread, self.cuts = fit.beta, axis, spread, cuts
         self.zero, self.unit = fit.zero, fit.unit
 
@@ -270,7 +285,15 @@ def _linear(
     usual = np.diff(np.concatenate([[0.0], norm.cdf(cuts), [1.0]]))
     shares = np.outer(np.full(axis.size, 1 / axis.size), usual).ravel()
     words = ",".join(f"{v:.12g}" for v in (*fit.beta, spread, *axis.edges))
-    table = yield from _asked(question, register, fit, BinRows(fit, axis, spread, cuts), shares, f"residual bins {axis.kind} {axis.name} {words}", weighted)
+    table = yield from _asked(
+        question,
+        register,
+        fit,
+        BinRows(fit, axis, spread, cuts),
+        shares,
+        f"residual bins {axis.kind} {axis.name} {words}",
+        weighted,
+    )
     counts, noise = table.values.reshape(-1, width), table.variances.reshape(-1, width)
     if axis.kind == "category":
         groups = [[i] for i in range(axis.size) if counts[i].sum() >= max(20.0, 2 * np.sqrt(noise[i].sum()))]
@@ -331,7 +354,9 @@ class _Shape:
         step = 10.0 ** np.floor(np.log10(max(float(self.axis.ends[1] - self.axis.ends[0]), 1e-300) * 1e-4))
         return ResidualPicture.of(self.axis.name, np.round(x / step) * step, t, None)
 
-    def _beyond(self, values: Numbers, share: Numbers, total: Numbers, limits: tuple[float, float], degree: int) -> Numbers:
+    def _beyond(
+        self, values: Numbers, share: Numbers, total: Numbers, limits: tuple[float, float], degree: int
+    ) -> Numbers:
         """Return what of the means of the groups, less the mean of all, is more than chance."""
         mean = self.counts @ values / total
         overall = float(share @ mean)
@@ -342,7 +367,10 @@ class _Shape:
             return beyond_chance(mean - overall, np.sqrt(variance * (1 - share)), limits)
         rank = np.cumsum(share) - share / 2
         basis = rank_basis(rank, min(degree, len(rank) - 1))[0]
-        weighted = np.linalg.qr(np.sqrt(share)[:, None] * np.column_stack([np.ones(len(rank)), basis]))[0][:, 1:] / np.sqrt(share)[:, None]
+        weighted = (
+            np.linalg.qr(np.sqrt(share)[:, None] * np.column_stack([np.ones(len(rank)), basis]))[0][:, 1:]
+            / np.sqrt(share)[:, None]
+        )
         coefficients = weighted.T @ (share * (mean - overall))
         errors = np.sqrt(np.square(weighted * share[:, None]).T @ variance)
         return np.asarray(weighted @ beyond_chance(coefficients, errors, limits))
@@ -361,7 +389,13 @@ def _bin_means(cuts: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _asked(
-    question: Question, register: Register, fit: LinearFit | LikelihoodFit, rows: RecordFunction, shares: Numbers, name: str, weighted: bool
+    question: Question,
+    register: Register,
+    fit: LinearFit | LikelihoodFit,
+    rows: RecordFunction,
+    shares: Numbers,
+    name: str,
+    weighted: bool,
 ) -> Generator[SumsRequest, ProtectedSums, ProtectedTotals]:
     """Ask for the counts of bins; the more records there are, the less precise, and the cheaper for each."""
     columns = fit.columns
@@ -445,7 +479,13 @@ def _levels(
 
 
 def _expected(
-    question: Question, register: Register, fit: LikelihoodFit, axis: ResidualAxis, outcome: int, name: str, weighted: bool
+    question: Question,
+    register: Register,
+    fit: LikelihoodFit,
+    axis: ResidualAxis,
+    outcome: int,
+    name: str,
+    weighted: bool,
 ) -> Generator[SumsRequest, ProtectedSums, tuple[Numbers, Numbers]]:
     """Return the sums of fitted probabilities in bins, and the variances of their noise: none where predictors are known."""
     factors = fit.columns.factors
@@ -497,8 +537,13 @@ def _result(
 ) -> Result:  # fmt: skip
     facts: dict[str, Any] = {"axis": axis.name, "n": None if np.isnan(fit.shown_n) else fit.shown_n}
     facts |= {name: float(f"{p:.2g}") for name, p in tests.items()}
-    rows = {name: [{str(k): v for k, v in row.items()} for row in points.to_dict("records")] for name, points in tables.items()}
+    rows = {
+        name: [{str(k): v for k, v in row.items()} for row in points.to_dict("records")]
+        for name, points in tables.items()
+    }
     notes = [*said, *fit.columns.notes]
     if question.policy.models.sd:
-        notes.append("Residuals were counted in bins with random noise; curves and spreads that noise or chance may have made are not drawn.")
+        notes.append(
+            "Residuals were counted in bins with random noise; curves and spreads that noise or chance may have made are not drawn."
+        )
     return Result(rows, facts, tuple(notes), evidence)
