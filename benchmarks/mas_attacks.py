@@ -21,7 +21,9 @@ def run() -> dict[str, float]:
         found = [(policy.title, one) for policy in (hardened, rules_off(hardened)) for one in bench.all(policy)]
     less = {f"{title}: {one.title}, right less bar": one.success.rate - one.limit for title, one in found}
     broken = {f"broken: {one.title}": float(one.verdict == "BROKEN") for title, one in found if title == hardened.title}
-    return less | broken
+    formal = {f"{title}: {one.title}, formal limit": one.formal for title, one in found}
+    expected = {f"{title}: {one.title}, right as calculated": one.calculated for title, one in found if one.calculated == one.calculated}
+    return less | broken | formal | expected
 
 
 def holds(result: dict[str, float]) -> bool:

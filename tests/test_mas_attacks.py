@@ -12,7 +12,8 @@ from sfumato import Microdata
 from sfumato.contract.snooper import success, wilson
 from sfumato.datasets.analysis_survey import coarse_cutpoints, fine_cutpoints, survey20k
 from sfumato.errors import ParameterError
-from sfumato.mas.analyses import OLS, CrossTab
+from sfumato.mas.accounts import right_of
+from sfumato.mas.analyses import CrossTab
 from sfumato.mas.attacks import (  # fmt: skip
     Differencing,
     EqualAnswers,
@@ -28,6 +29,7 @@ from sfumato.mas.attacks import (  # fmt: skip
 from sfumato.mas.attacks.base import HALF, RARE, AttackTarget, BaseData, balanced, leaks, numbers, yes_or_no
 from sfumato.mas.attacks.bench import HEADS, Bench, all_recipes, cost, cutpoints_of, recipe_named, rules_off, table
 from sfumato.mas.attacks.reference_workload import ordinary_questions
+from sfumato.mas.models.linear import OLS
 from sfumato.mas.policy import Policy
 from sfumato.schema import Attribute, Schema
 
@@ -126,8 +128,9 @@ def test_refusals_do_not_tell_under_the_hardened_policy(bench: Bench) -> None:
 
 
 def test_an_account_is_spent_before_long(bench: Bench) -> None:
-    found = bench.run(WholeBudget(questions=60), rules_off(HARDENED), 3)
-    assert found.refused["accounts"] >= 3
+    found = bench.run(WholeBudget(tries=60, models=False), HARDENED, 2)
+    assert found.refused["accounts"] >= 2
+    assert 0.5 < found.calculated < found.formal < 0.75
 
 
 def test_guesses_are_scored_by_sign_and_coins() -> None:
@@ -165,8 +168,11 @@ def test_the_hardened_policy_answers_four_fifths_of_the_workload_and_small_cells
     assert found.answered >= 0.8
     errors = list(found.errors.values())
     assert errors == sorted(errors, reverse=True)
-    assert found.errors["100 to 300"] < 0.05
+    assert found.errors["100 to 300"] < 0.03
     assert found.overlap > 0.7
+    assert 1 < found.precision < 1.5  # noise is in the standard errors
+    assert found.coverage >= 0.94
+    assert 0.5 < found.told <= 0.74 < found.formal < 1
 
 
 def test_a_table_of_outcomes_has_a_row_for_each_recipe(bench: Bench) -> None:
@@ -180,6 +186,13 @@ def test_a_misspelt_recipe_is_told_with_the_nearest_name() -> None:
     with pytest.raises(ParameterError, match="differencing"):
         recipe_named("diferencing")
     assert len(all_recipes()) >= 15
+
+
+def test_the_formal_limit_is_what_the_ledger_says_was_told(bench: Bench) -> None:
+    found = bench.run(Differencing(), rules_off(HARDENED), 4)
+    # two tables by yes and no of about a hundred records or more, each at most 1 / 4.8²
+    assert 0.5 < found.formal <= right_of(2 / 4.8**2) + 1e-9
+    assert bench.run(Differencing(), PRINTED, 4).formal == 1.0
 
 
 def test_cutpoints_for_data_of_ones_own_are_quantiles_of_known_numbers() -> None:
@@ -215,7 +228,7 @@ def test_categories_that_are_coded_as_numbers_can_be_attacked(tmp_path: Path) ->
     assert list(found) == ["age"]
     ground = BaseData(data, found)
     world = ground.world(tmp_path, 0, [AttackTarget(0, {"sex": ("1",)}, {"sex": ("2",)}, ())])
-    counts = world.vault.ask(world.dataset, None, CrossTab(("region",)), Policy(title="exact")).frame()
+    counts = world.vault.ask(world.dataset, None, CrossTab(("region",)), Policy.open()).frame()
     told = counts.set_index("region")["count"].drop("Total")
     levels = next(v.levels for v in ground.variables if v.name == "region")
     assert told["missing"] == 150
