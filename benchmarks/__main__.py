@@ -28,6 +28,7 @@ CLAIMS = (
     "rta",
     "mas_tables",
     "mas_attacks",
+    "mas_limits",
     "mas_residuals",
     "mas_models",
     "mas_spark",

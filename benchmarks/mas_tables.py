@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -93,8 +93,8 @@ def _smaller() -> dict[str, float]:
     return result | {f"ratio, 1M records, {name}": value / SMALLER_LIMIT for name, value in counts.items()}
 
 
-def made(n: int = RECORDS) -> Any:
-    """Return a vault with n records; its policy is hardened, without limits to what and how fast one user may ask."""
+def made(n: int = RECORDS, hidden: Sequence[str] = HIDDEN) -> Any:
+    """Return a vault with n records, some variables of which are confidential; its policy is hardened, with large accounts."""
     from sfumato.contract import Draws
     from sfumato.data.warehouse import open_warehouse
     from sfumato.mas.dataset import save
@@ -113,7 +113,7 @@ def made(n: int = RECORDS) -> Any:
     (folder / "records.parquet").symlink_to(records(n))
     warehouse = open_warehouse(folder / "records.parquet")
     found = [
-        Variable(name, place, name not in HIDDEN, tuple(map(str, range(LEVELS.get(name, 0)))), numeric=name in NUMBERS)
+        Variable(name, place, name not in hidden, tuple(map(str, range(LEVELS.get(name, 0)))), numeric=name in NUMBERS)
         for place, name in enumerate((*LEVELS, *NUMBERS))
     ]
     secret = Secret(Draws.secret())
@@ -123,8 +123,9 @@ def made(n: int = RECORDS) -> Any:
     variables = {v.name: public.of(v) for v in scaled}
     weight = weight_facts(warehouse)
     assert weight is not None
-    facts = {"name": "people", "version": 1, "engine": "DuckDB", "contents": contents, "frozen_loss": public.loss(variables.values())}
-    save(folder, facts | {"weight": asdict(weight)}, variables, warehouse)
+    facts = {"name": "people", "version": 1, "engine": "DuckDB", "weight": asdict(weight)}
+    told = {"contents": contents, "frozen_loss": public.loss(variables.values())}
+    save(folder, facts | told, variables, warehouse)
     return vault
 
 
