@@ -79,7 +79,7 @@ def test_settings_have_dotted_names_and_go_to_their_part_of_the_policy() -> None
 
 
 def test_a_setting_of_another_drop_brings_that_drop_and_one_of_accounts_leaves_the_other() -> None:
-    assert HARDENED.set({"drop.q": 7}).drop == DropQ(q=7)
+    assert HARDENED.set({"drop.q": 7, "accounts.user": 100, "accounts.everybody": 100}).drop == DropQ(q=7)
     assert PRINTED.set({"drop.low": 2, "drop.high": 5}).drop == DropRange(low=2, high=5)
     assert PRINTED.set({"accounts.user": 60}).accounts == Accounts(user=60.0, everybody=100.0)
 

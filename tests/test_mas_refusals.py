@@ -74,7 +74,7 @@ def test_every_confidential_sum_of_a_table_is_charged(vaults: tuple[Vault, Vault
     wanted = np.zeros(2)
     for (reach, square), power in zip(moments, (1, 2), strict=True):
         rms = square if power == 1 else min(3 * moments[0][1] ** 2, half**4)
-        wanted += reach**2 / ((5 * reach) ** 2 + 0.25 * sizes * rms)
+        wanted += reach**2 / ((HARDENED.amounts.sd * reach) ** 2 + HARDENED.amounts.growth * sizes * rms)
     assert loss.amounts == pytest.approx(wanted)
 
 

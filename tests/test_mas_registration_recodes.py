@@ -68,7 +68,8 @@ def test_a_universe_formed_with_a_recode_gives_the_bytes_of_the_variable_itself(
 ) -> None:
     vault, _ = survey
     for analysis in (CrossTab(("sex",)), CrossTab(("illness", "age20")), CrossTab(("health",))):
-        first, second = vault.ask("survey", coarse, analysis), vault.ask("survey", fine, analysis)
+        unchecked = vault.policy.with_(rules=())
+        first, second = (vault.ask("survey", universe, analysis, unchecked) for universe in (coarse, fine))
         assert isinstance(first, Answer)
         assert isinstance(second, Answer)
         assert first.to_bytes() == second.to_bytes()
@@ -101,8 +102,7 @@ def test_a_table_of_a_recode_is_charged_to_the_records_of_its_levels(survey: tup
     data = vault.dataset("survey")
     unchecked = vault.policy.with_(rules=())
     assert vault.ask("survey", {"adult": "no"}, CrossTab(("age20", "illness")), unchecked, user="bob")
-    with vault.ledger._connection() as connection:
-        balance = vault.ledger._current(connection, "survey", ("bob",), data.variables)["bob"]
+    balance = vault.ledger.balance("bob", "survey", data.variables)
     assert [v.name for v in balance.variables] == ["age", "sex"]  # a recode has no account of its own
     charged = balance.spent.max(axis=1) > 0
     assert charged.tolist() == [True, True, *([False] * 6)]  # 0 to 9 and 10 to 19

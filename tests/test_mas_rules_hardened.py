@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mas_cases import asked, random_piece, refusal, rule, vault_of
+from mas_cases import UNLIMITED, asked, random_piece, refusal, rule, vault_of
 from scipy import stats
 
 from sfumato.contract import Draws
@@ -245,7 +245,7 @@ def noisy(data: Dataset, universe: dict[str, str], policy: Policy) -> float:
 def test_combinations_are_allowed_as_one_who_asks_for_every_cell_finds(tmp_path: Path) -> None:
     frame = survey(400, seed=3)
     data = vault_of(tmp_path / "v", frame, {"sick": "confidential"}).dataset("data")
-    for policy in (HARDENED, HARDENED.with_(counts=Counts())):
+    for policy in (HARDENED, HARDENED.with_(counts=Counts(), accounts=UNLIMITED)):
         found = [
             names for size in (1, 2, 3) for names in itertools.combinations(sorted(frame), size)
             if slow_allowed(data, frame, names, policy)
@@ -265,7 +265,7 @@ def test_an_allowed_combination_has_allowed_parts(people: tuple[Vault, pd.DataFr
 def test_cells_without_records_are_small_in_the_hardened_rule_and_not_in_the_printed_one(tmp_path: Path) -> None:
     rows = [("a", "x")] * 200 + [("b", "x")] * 200 + [("a", "y")] * 200
     data = vault_of(tmp_path / "v", pd.DataFrame(rows, columns=["u", "v"]), {}).dataset("data")
-    exact = HARDENED.with_(counts=Counts())
+    exact = HARDENED.with_(counts=Counts(), accounts=UNLIMITED)
     assert not data.allowed(["u", "v"], exact)
     assert data.allowed(["u"], exact)
     assert data.allowed(["v"], exact)

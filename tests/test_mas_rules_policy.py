@@ -55,7 +55,7 @@ def test_hardened_has_the_settled_numbers() -> None:
     assert (policy.rule("universe_size").gamma, policy.rule("universe_size").shared) == (75, "levels")
     assert [policy.rule(n).least for n in ("level_size", "left_out", "piece_difference")] == [20, 20, 20]
     assert policy.rule("no_marginal").cells
-    assert (policy.counts.sd, policy.counts.base, policy.counts.least, policy.drop) == (5, 5, 20, DropQ(q=0))
+    assert (policy.counts.sd, policy.counts.base, policy.counts.least, policy.drop) == (4.8, 5, 20, DropQ(q=0))
     assert 50 < policy.accounts.user < policy.accounts.everybody < 100
     assert policy.amounts.clip
 
@@ -203,13 +203,13 @@ def test_a_dry_run_is_logged_and_charged_and_asking_after_it_charges_the_rest(va
     assert (last["outcome"], last["rule"]) == ("refused", "universe_size")
 
 
-def test_what_a_check_looks_at_costs_each_record_two_counts(vault: Vault) -> None:
-    """A record that is sick or not moves one count or the other, each with its variance."""
+def test_what_a_check_looks_at_costs_each_record_one_count(vault: Vault) -> None:
+    """A record that is sick or not moves the count of the sick; that of the others follows from how many there are."""
     policy = Policy.named("hardened").with_(rules=(UniverseSize(gamma=75),))
     data = vault.dataset("data")
     n, p = data.cubes.of([data.variables["sex"]]).counts[0], np.array(data.variables["sick"].shares)
     vault.check("data", {"sex": "F", "sick": "yes"}, policy, user="cy")
-    wanted = (1 / (25 + 0.25 * n * p * (1 - p))).sum()
+    wanted = 1 / (policy.counts.sd**2 + policy.counts.growth * n * float((p * (1 - p)).mean()))
     assert vault.ledger.spent("cy", "data", data.variables) == pytest.approx(wanted)
 
 

@@ -87,7 +87,7 @@ def test_75_records_pass_and_74_are_refused_in_a_piece_in_one_of_two_and_in_what
         cells = {("a", "x"): n, ("a", "y"): 300, ("b", "x"): 300, ("b", "y"): 300, ("c", "z"): 40, ("d", "z"): n - 40}
         frame = pd.DataFrame([cell for cell, k in cells.items() for _ in range(k)], columns=["u", "v"])
         vault = vault_of(tmp_path / str(n), frame, {}, PRINTED)
-        for policy in (PRINTED, Policy(title="the rule alone", rules=(UniverseSize(),))):
+        for policy in (PRINTED, Policy.open().with_(title="the rule alone", rules=(UniverseSize(),))):
             assert [rule(vault, universe, policy) for universe in universes] == [refused] * len(universes)
 
 

@@ -25,7 +25,7 @@ from sfumato.mas.universe import Spec, Universe
 from sfumato.mas.vault import Answering, DryRun, Vault
 
 HARDENED = Policy.named("hardened").with_(accounts=UNLIMITED, per_minute=None)
-FINE = HARDENED.with_(rules=()).set(
+FINE = HARDENED.with_(rules=(), accounts=UNLIMITED).set(
     {"counts.base": 1, "counts.least": 0, "amounts.digits": 15, "amounts.error_digits": 15}
 )
 """Noise, but no rounding."""
@@ -81,8 +81,8 @@ def test_noise_is_at_least_what_one_record_can_move_times_the_setting_and_grows_
     low, high = data.variables["income"].bounds or (0.0, 0.0)
     amount = Amount(data.variables["income"], None)
     parts, whole = (cells(data, by, amount.moments()).variances for by in (("state", "sex", "age"), ("sex",)))
-    assert parts["s"].min() >= (5 * (high - low)) ** 2
-    assert parts["n"].min() == 25  # a count by known variables
+    assert parts["s"].min() >= (FINE.amounts.sd * (high - low)) ** 2
+    assert parts["n"].min() == FINE.counts.sd**2  # a count by known variables
     assert whole["s"].min() > parts["s"].max()
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -149,14 +150,13 @@ class Balance:
     the loss of all answers together, so that sets which differ by few cells are charged for their difference.
     """
 
-    def __init__(self, variables: tuple[Variable, ...], counts: Whole | None = None) -> None:
+    def __init__(self, variables: tuple[Variable, ...], counts: Callable[[], Whole] | None = None) -> None:
         self.variables = variables
         shape = [len(v.levels) for v in variables]
         self.formal = np.zeros(shape)
         """Sum of losses for whoever knows all others; one axis per variable."""
+        self._count = counts
         self._alone: dict[tuple[str, ...], Numbers] = {}
-        self._lived = np.flatnonzero(np.ones(self.formal.size) if counts is None else counts.ravel() > 0)
-        self._counts = None if counts is None else counts.ravel()[self._lived].astype(np.float64)
         self._precisions: dict[tuple[tuple[str, ...], float], Numbers] = {}
         self._waiting: list[Charge] = []
         """Charges that are in the sum of losses, and not yet in the loss of all answers together."""
@@ -166,12 +166,22 @@ class Balance:
     @property
     def others_known(self) -> bool:
         """Whether losses are those for whoever knows all others."""
-        return self._counts is None
+        return self._count is None
+
+    @cached_property
+    def _counts(self) -> Numbers:
+        """How many records each cell has; asked for only where limits are near."""
+        assert self._count is not None  # noqa: S101 - others are not known
+        return self._count().ravel().astype(np.float64)
+
+    @property
+    def _lived(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self._counts > 0)
 
     @property
     def spent(self) -> Numbers:
         """What was told of each cell's records, as the limits count it."""
-        return self.formal if self._counts is None else self._told + self._since
+        return self.formal if self.others_known else self._told + self._since
 
     def fits(self, charges: Sequence[Charge], limit: float) -> bool:
         """Return whether nothing is told beyond a limit after some charges, of the records that they are about."""
@@ -179,7 +189,7 @@ class Balance:
         here = added > 0
         if (self.formal + added)[here].max(initial=0.0) <= limit:
             return True
-        if self._counts is None:
+        if self.others_known:
             return False
         if (self.spent + added)[here].max(initial=0.0) <= limit:
             return True
@@ -197,7 +207,7 @@ class Balance:
         """Add a charge."""
         added = self._spread(charge)
         self.formal = self.formal + added
-        if self._counts is not None:
+        if not self.others_known:
             self._waiting.append(charge)
             self._since = self._since + added
 
@@ -232,8 +242,7 @@ class Balance:
 
     def _joint(self) -> Numbers:
         """Return what all answers together tell of a record in each cell."""
-        assert self._counts is not None  # noqa: S101 - others are not known
-        lived, n = self._lived, self._counts
+        lived, n = self._lived, self._counts[self._lived]
         blocks: dict[tuple[str, ...], list[tuple[float, Numbers]]] = {}
         for (about, variance), precision in self._precisions.items():
             blocks.setdefault(about, []).append((variance, precision))

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -604,7 +604,7 @@ class Ledger:
             kept = self._balances.get((family, payer))
             same = kept is not None and kept.others_known == (counts is None)
             if kept is None or not same or tuple((v.name, v.levels) for v in kept.variables) != shape:
-                self._balances[family, payer] = Balance(table, None if counts is None else counts(table))
+                self._balances[family, payer] = Balance(table, None if counts is None else partial(counts, table))
                 self._read[f"{family}\x1f{payer}"] = 0
             read = self._read[f"{family}\x1f{payer}"]
             asked = "SELECT seq, charge FROM charges WHERE family = ? AND user = ? AND seq > ? ORDER BY seq"
