@@ -170,9 +170,9 @@ def test_the_hardened_policy_answers_four_fifths_of_the_workload_and_small_cells
     assert errors == sorted(errors, reverse=True)
     assert found.errors["100 to 300"] < 0.03
     assert found.overlap > 0.7
-    assert 1 < found.precision < 1.5  # noise is in the standard errors
+    assert 1 < found.precision < 1.6  # noise is in the standard errors
     assert found.coverage >= 0.94
-    assert 0.5 < found.told <= 0.74 < found.formal < 1
+    assert 0.5 < found.told < 0.75 < found.formal < 1
 
 
 def test_a_table_of_outcomes_has_a_row_for_each_recipe(bench: Bench) -> None:

@@ -178,6 +178,9 @@ class Mechanism:
         moved = [m.variable for m in asked.moments.values() if m.variable is not None and m.confidential and not counts]
         names = sorted({asked.sides[i].plain_name for i in hidden} | {v.plain_name for v in (*self._hidden, *moved)})
         variance = float((p * (1 - p)).min()) if p.size > 1 or self._hidden else 1.0
+        uneven = (m.weights or (m.variable is not None and m.power and not m.confidential) for m in asked.moments.values())
+        if not counts and any(uneven):  # who has most of a known amount, or of the weights, is hidden by nobody
+            variance = 0.0
         cells = math.prod(len(asked.sides[i].levels) for i in hidden)
         if cells > 2:  # a record leaves one of several cells and enters another
             variance /= 2
@@ -377,7 +380,7 @@ class Mechanism:
         squares, largest, marks = self._sizes(asked.factors)
         variance = noise.variance(reach * np.sqrt(largest[rows]), squares[rows] * spread**2) / asked.share
         variance = np.where(reach > 0, np.maximum(variance, 1e-300), 0.0)
-        loss = self._loss(asked, rows, np.divide(reach**2, variance, out=np.zeros(len(values)), where=variance > 0))
+        loss, even = self._loss(asked, rows, np.divide(reach**2, variance, out=np.zeros(len(values)), where=variance > 0))
         variance = variance * max(back, 1.0) ** 2
         contents = self._contents(asked.variables)
         about = "|".join([asked.name, self._hidden_words, contents, noise.wording(), self._kept, f"{asked.share!r}"])
@@ -389,15 +392,19 @@ class Mechanism:
         drawn = np.sqrt(variance) * self.dataset.secret.normals(keys, "total")
         sides, key = self._by(asked), _hashed(f"{n}/{digest}/{about}/{sized}").hex()
         named = tuple(_hashed(f"{key}/{i}") for i in range(math.prod(len(v.levels) for v in sides)))
-        told = Loss(self._known, sides, loss, named, self._outcome_company(asked))
+        told = Loss(self._known, sides, loss, named, self._outcome_company(asked, even))
         return ProtectedTotals(_SEAL, values + drawn, variance), [told]
 
-    def _outcome_company(self, asked: TotalSums) -> tuple[Company, ...]:
-        """Return how much others hide a record in sums of one confidential outcome; nothing is said where it has several parts."""
+    def _outcome_company(self, asked: TotalSums, even: float) -> tuple[Company, ...]:
+        """Return how much others hide a record in sums of one confidential outcome; nothing is said where it has several parts.
+
+        `even` is what other records of its group lose at least, as a share of what the record loses: whose known factors are small
+        hides it little.
+        """
         hidden = tuple(sorted({v.plain_name for v in (*asked.variables, *self._hidden) if not v.known}))
         if len(hidden) != 1 or self._hidden or asked.exclusive:
             return (Company(hidden, 0.0),)  # others may be known from other answers
-        return (Company(hidden, min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)),)
+        return (Company(hidden, even * min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)),)
 
     def _bounds(self, asked: TotalSums, one: Confidential) -> Confidential:
         """Return the bounds of a factor: what a record outside of a confidential condition, or without a number, adds is 0."""
@@ -425,8 +432,9 @@ class Mechanism:
         marks = [f"{mark:.7f}" for mark in np.divide(mixed, np.sqrt(squares), out=np.zeros(m), where=squares > 0)]
         return squares, _top(counts), marks
 
-    def _loss(self, asked: TotalSums, rows: Sequence[int], price: Numbers) -> Numbers:
-        """Return the largest Σ u² reach² / variance of the records of each group; one axis per side."""
+    def _loss(self, asked: TotalSums, rows: Sequence[int], price: Numbers) -> tuple[Numbers, float]:
+        """Return the largest Σ u² reach² / variance of the records of each group, one axis per side; and the smallest ratio, in any
+        group, of the mean to the largest."""
         sides = self._by(asked)
         shape = [len(v.levels) for v in sides]
         weights = np.zeros(max(rows, default=0) + 1)
@@ -435,7 +443,12 @@ class Mechanism:
             weights[u] = own[-2:].sum() if asked.exclusive else own.sum()
         work = _LossCounts(asked.factors, weights, tuple(v.codes_column for v in sides), tuple(shape))
         found = self._register.reduce(work, work.columns, self._known)
-        return _top(found.reshape(math.prod(shape), -1)).reshape(shape)
+        counts = found.reshape(math.prod(shape), -1)
+        top, n = _top(counts), counts.sum(axis=1)
+        ends = np.where(np.arange(_Squares.bins), 2.0 ** (_LOWEST + (np.arange(_Squares.bins) - 1) / _FINE), 0.0)  # lower ones
+        mean = np.divide(counts @ ends, n, out=np.zeros(len(n)), where=n > 0)
+        lived = (top > 0) & np.isfinite(top)
+        return top.reshape(shape), float(min(1.0, (mean[lived] / top[lived]).min(initial=1.0)))
 
 
 # --- reductions over records
