@@ -39,8 +39,10 @@ _EXACT_STEPS, _STEPS = 50, 4
 """Scoring steps without noise, at most, and with it."""
 _EARLY, _ROUGH = 0.1, 0.1
 """Part of the noise's precision that early steps, and curvatures, need."""
-_MOST = 4.0
-"""Scores of cutpoints are cut off at this size: a level that few have would move them further."""
+_MORE = 1.5
+"""Scores of cutpoints are cut off at so many times what they are at the shares of the levels among all records."""
+_TOP = 0.5
+"""The largest information of a record, for columns of size 1; more only where levels are rare."""
 
 
 class OrderedLogit(ModelAnalysis):
@@ -156,13 +158,19 @@ def _fitted(
     factors, k, cuts = columns.factors, len(columns.monomials) - 1, len(shown) - 1
     noisy, m = bool(question.policy.models.sd), len(columns.monomials) - 1 + len(shown) - 1
     shape = Products(question, register, factors, columns.monomials, ())
-    reach = [_MOST] * cuts + [_largest(columns, i + 1) for i in range(k)]
-    bounds = [Confidential(-r, r, r / 3) for r in reach]
+    shares = np.maximum(sizes, 1.0) / np.maximum(sizes, 1.0).sum()
+    cumulated = np.cumsum(shares)[:-1]
+    steep = _MORE * cumulated * (1 - cumulated) / np.minimum(shares[:-1], shares[1:]) if noisy else np.full(cuts, 1e6)
+    reach = [*steep.tolist(), *(_largest(columns, i + 1) for i in range(k))]
+    spread = [0.5 * r for r in steep.tolist()] + [0.6 * max(factors.bounds(one).spread, 0.05) for one in columns.monomials[1:]]
+    bounds = [Confidential(-r, r, s) for r, s in zip(reach, spread, strict=True)]
     triangle = [(u, v) for u in range(m) for v in range(u, m)]
-    bounds += [Confidential(0.0 if u == v else -reach[u] * reach[v], reach[u] * reach[v], reach[u] * reach[v] / 6) for u, v in triangle]
+    tops = [_TOP * max(reach[u], 1.0) * max(reach[v], 1.0) if u < cuts else _TOP * reach[u] * reach[v] for u, v in triangle]
+    bounds += [
+        Confidential(0.0 if u == v else -top, top, min(spread[u] * spread[v], top)) for (u, v), top in zip(triangle, tops, strict=True)
+    ]
     bounds += [Confidential(-5.0, 0.0, 1.0), Confidential(0.0, 1.0, 0.1), *(Confidential(0.0, 1.0, 0.5) for _ in shown)]
     names = ";".join(factors.wording(one) for one in columns.monomials)
-    cumulated = np.cumsum(sizes)[:-1] / sizes.sum()
     beta = np.concatenate([np.round(np.log(cumulated / (1 - cumulated)), 6), np.zeros(k)])
     values, noise = np.zeros(len(bounds)), np.zeros(len(bounds))
     change, information, unsure = np.zeros(m), np.eye(m), np.zeros((m, m))
