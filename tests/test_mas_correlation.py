@@ -18,6 +18,7 @@ from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
+from sfumato.mas.rules import HighCorrelation
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Answering, Vault
 
@@ -112,7 +113,7 @@ def test_what_does_not_vary_or_is_nearly_the_same_is_refused(tmp_path: Path) -> 
     data = pd.DataFrame({"age": rng.normal(50, 10, n), "x": x, "y": x + rng.normal(0, 0.01, n), "same": np.full(n, 3.0)})
     vault = vault_of(tmp_path / "v", data, {"x": "confidential", "y": "confidential"}, HARDENED)
     for of, rules in ((("x", "y"), {"high_correlation"}), (("age", "same"), {"no_variation"})):
-        found = vault.ask("data", None, Correlation(of), Policy.open() if "same" in of else HARDENED.set({"high_correlation.most": 0.9}))
+        found = vault.ask("data", None, Correlation(of), Policy.open().with_(rules=(HighCorrelation(),)))
         assert isinstance(found, Refusal)
         assert found.rule in rules
     with pytest.raises(ParameterError, match="at least two"):

@@ -32,7 +32,9 @@ def people(n: int = 4_000) -> pd.DataFrame:
         "state": rng.choice([f"S{i:02}" for i in range(12)], n), "hours": rng.normal(30, 8, n),
     })  # fmt: skip
     of_state = frame["state"].str[1:].astype(int)
-    frame["income"] = 20 + 2.0 * of_state + 0.1 * frame["age"] + 0.05 * of_state * (frame["sex"] == "F") + rng.normal(0, 5, n)
+    frame["income"] = (
+        20 + 2.0 * of_state + 0.1 * frame["age"] + 0.05 * of_state * (frame["sex"] == "F") + rng.normal(0, 5, n)
+    )
     frame["sick"] = np.where(rng.normal(size=n) < -1.5 + 0.02 * frame["age"] + 0.3 * (frame["sex"] == "M"), "yes", "no")
     return frame
 
@@ -70,7 +72,9 @@ def test_fixed_effects_are_indicators_that_are_not_shown(
     assert found.facts["R²"] == pytest.approx(twin.rsquared, rel=1e-8)
     within = frame.groupby("state")[["income", "age"]].transform(lambda v: v - v.mean())
     alone = ask(vault, OLS("income ~ age", absorb="state")).frame().set_index("term")
-    assert alone.loc["age", "coefficient"] == pytest.approx((within["age"] @ within["income"]) / (within["age"] @ within["age"]), rel=1e-9)
+    assert alone.loc["age", "coefficient"] == pytest.approx(
+        (within["age"] @ within["income"]) / (within["age"] @ within["age"]), rel=1e-9
+    )
 
 
 def test_fixed_effects_of_what_is_confidential_or_in_the_formula_are_refused(vault: Vault) -> None:
@@ -109,7 +113,9 @@ def test_average_marginal_effects_are_those_of_statsmodels(
         assert table.loc[ours, "standard error"] == pytest.approx(expected.loc[theirs, "Std. Err."], rel=rel)
     other = ask(vault, model("sick ~ age + sex", margins=True, event="no")).frame("marginal effects").set_index("term")
     assert other["effect"].to_numpy() == pytest.approx(-table["effect"].to_numpy(), rel=1e-9)
-    scaled = ask(vault, model("sick ~ standardise(age) + sex", margins=True)).frame("marginal effects").set_index("term")
+    scaled = (
+        ask(vault, model("sick ~ standardise(age) + sex", margins=True)).frame("marginal effects").set_index("term")
+    )
     sd = frame["age"].std(ddof=0)
     assert scaled.loc["standardise(age)", "effect"] == pytest.approx(sd * table.loc["age", "effect"], rel=1e-9)
 
@@ -128,7 +134,9 @@ def test_odds_ratios_are_exponents_of_what_is_published(vault: Vault, frame: pd.
     bounds = np.exp(twin.conf_int())
     for ours, theirs in {"age": "age", "C(sex)[M]": "sex[T.M]"}.items():
         assert table.loc[ours, "odds ratio"] == pytest.approx(np.exp(twin.params[theirs]), rel=1e-8)
-        assert table.loc[ours, "standard error"] == pytest.approx(np.exp(twin.params[theirs]) * twin.bse[theirs], rel=1e-8)
+        assert table.loc[ours, "standard error"] == pytest.approx(
+            np.exp(twin.params[theirs]) * twin.bse[theirs], rel=1e-8
+        )
         assert table.loc[ours, ["from", "to"]].to_numpy(float) == pytest.approx(bounds.loc[theirs].to_numpy(), rel=1e-8)
     assert found.to_bytes() != ask(vault, Logistic("sick ~ age + sex")).to_bytes()
 
@@ -137,10 +145,14 @@ def test_odds_ratios_are_exponents_of_what_is_published(vault: Vault, frame: pd.
     "model", [OLS("income ~ age", absorb="state"), Probit("sick ~ age + sex"), Logistic("sick ~ age + sex", margins=True)],
     ids=["fixed effects", "probit", "margins"],
 )  # fmt: skip
-@pytest.mark.parametrize("policy", [HARDENED, Policy.open().set({"models.sd": 10.0, "amounts.clip": True})], ids=["hardened", "much"])
+@pytest.mark.parametrize(
+    "policy", [HARDENED, Policy.open().set({"models.sd": 10.0, "amounts.clip": True})], ids=["hardened", "much"]
+)
 def test_intervals_cover_those_of_the_file(vault: Vault, model: Analysis, policy: Policy) -> None:
     data = vault.dataset("data")
-    name, value = ("marginal effects", "effect") if getattr(model, "margins", False) else ("coefficients", "coefficient")
+    name, value = (
+        ("marginal effects", "effect") if getattr(model, "margins", False) else ("coefficients", "coefficient")
+    )
 
     def told(seed: int, under: Policy) -> np.ndarray:
         one = dataclasses.replace(data, secret=Secret(Draws(seed)))

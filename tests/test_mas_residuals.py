@@ -71,7 +71,9 @@ def test_bent_logistic_models_are_seen_and_right_ones_are_rarely_blamed(tmp_path
         rng = np.random.default_rng(3)
         x = rng.normal(size=runs * n)
         came = rng.random(runs * n) < 1 / (1 + np.exp(-(x + bend * (x**2 - 1))))
-        data = pd.DataFrame({"run": [f"r{i // n}" for i in range(runs * n)], "x": x, "sick": np.where(came, "yes", "no")})
+        data = pd.DataFrame(
+            {"run": [f"r{i // n}" for i in range(runs * n)], "x": x, "sick": np.where(came, "yes", "no")}
+        )
         vault = vault_of(tmp_path / f"v{bend}", data, {"sick": "confidential"})
         asked = Residuals("sick ~ x", model="logistic", against="x")
         found = [ask(vault, asked, {"run": [f"r{i}"]}).facts["p of sick = yes"] for i in range(runs)]
@@ -117,7 +119,9 @@ def test_points_have_the_shape_of_the_residuals(vault: Vault) -> None:
 def test_a_level_that_the_model_forgot_is_seen(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     group, x = rng.choice(list("abc"), 3_000), rng.normal(size=3_000)
-    data = pd.DataFrame({"g": group, "x": x, "y": x + (group == "b") * x * 2 + rng.normal(size=3_000), "w": rng.uniform(1, 3, 3_000)})
+    data = pd.DataFrame(
+        {"g": group, "x": x, "y": x + (group == "b") * x * 2 + rng.normal(size=3_000), "w": rng.uniform(1, 3, 3_000)}
+    )
     vault = vault_of(tmp_path / "v", data, {"y": "confidential", "w": "weight"})
     for weighted in (False, True):
         told = ask(vault, Residuals("y ~ x + g", against="g", weighted=weighted))
@@ -152,7 +156,8 @@ def test_one_noise_serves_both_outcomes_of_two(vault: Vault) -> None:
     ("model", "universe"),
     [
         (OLS("income ~ age + square(age) + sqrt(age)"), None), (OLS("income ~ age"), {"race": ["O"]}),
-        (OLS("income ~ sex*race*age*z"), None), (Logistic("sick ~ age*sex*race*z"), None), (Multinomial("work ~ age"), {"race": ["O"]}),
+        (OLS("income ~ sex*race*age*z"), None), (Logistic("sick ~ age*sex*race*z"), None),
+        (Multinomial("work ~ age"), {"race": ["O"]}),
     ],
 )  # fmt: skip
 def test_every_refusal_of_the_model_is_one_of_its_picture(vault: Vault, model: Any, universe: Any) -> None:

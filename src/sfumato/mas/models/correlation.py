@@ -86,9 +86,10 @@ class Correlation(Analysis):
         matrix = [
             {"variable": a, **{b: 1.0 if a == b else told.get((a, b), told.get((b, a))) for b in names}} for a in names
         ]
+        own = model_notes(question, self.covariance, False, self.weighted)
         notes = (
             "Each correlation is over the records that have both variables (pairwise complete).",
-            *(n.replace("Coefficients have", "Correlations have") for n in model_notes(question, self.covariance, False, self.weighted)),
+            *(note.replace("Coefficients have", "Correlations have") for note in own),
         )  # fmt: skip
         evidence = CorrelationEvidence(max(abs(pair.r) for pair in found), min(pair.n for pair in found))
         return Result({"correlations": matrix, "pairs": rows}, {}, notes, (evidence,))
@@ -138,8 +139,9 @@ class PairSums:
         w, (a, b), c = self.values[0, 0], self.means, self.covariance
         s, t, r = np.sqrt(c[0, 0]), np.sqrt(c[1, 1]), self.r
         u, v = a / s, b / t
+        far = 2 * (u**2 + v**2) - self.values[1, 1] / w / c[0, 0] - self.values[2, 2] / w / c[1, 1]
         gradient = np.array([
-            [(2 * u * v - self.values[1, 2] / w / (s * t)) - r / 2 * sum(2 * m**2 - self.values[i, i] / w / k**2 for i, m, k in ((1, u, s), (2, v, t))),
+            [2 * u * v - self.values[1, 2] / w / (s * t) - r / 2 * far,
              (r * u - v) / s, (r * v - u) / t],
             [0.0, -r / (2 * c[0, 0]), 1 / (s * t)],
             [0.0, 0.0, -r / (2 * c[1, 1])],

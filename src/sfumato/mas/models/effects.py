@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.errors import ParameterError
-from sfumato.mas.models.likelihood import LikelihoodFit, Link, Logit
+from sfumato.mas.models.likelihood import LinkFunction, Logit, OutcomeFit
 from sfumato.mas.models.products import ONE, MonomialRows, Products, RowSums
 from sfumato.mas.perturbation import Models, significant
 from sfumato.mas.question import Question
@@ -39,7 +39,7 @@ def odds_ratios(rows: Sequence[Mapping[str, Any]], settings: Models) -> list[dic
 
 
 def margins(
-    question: Question, register: Register, fit: LikelihoodFit, link: Link, weighted: bool
+    question: Question, register: Register, fit: OutcomeFit, link: LinkFunction, weighted: bool
 ) -> list[dict[str, Any]]:
     """Return the mean change of the fitted probability over the records: by the derivative for a number, and from the reference
     to the level for a category (Greene 2018, section 17.3).
@@ -90,7 +90,7 @@ def margins(
 class EffectRows(RecordFunction):
     """The weight of a record, and its effect of each term with the derivatives of that by the coefficients."""
 
-    def __init__(self, fit: LikelihoodFit, link: Link, weighted: bool) -> None:
+    def __init__(self, fit: OutcomeFit, link: LinkFunction, weighted: bool) -> None:
         factors, monomials = fit.columns.factors, fit.columns.monomials
         self.rows = MonomialRows(factors, True, monomials)
         self.one = MonomialRows(factors, True, (ONE,), int(weighted))
@@ -125,7 +125,7 @@ class EffectRows(RecordFunction):
         return np.array(made)
 
 
-def _slopes(link: Link, linear: Numbers) -> tuple[Numbers, Numbers]:
+def _slopes(link: LinkFunction, linear: Numbers) -> tuple[Numbers, Numbers]:
     """Return the first and the second derivative of the mean by the linear predictor."""
     mean = link.mean(linear[None, :])[0]
     if isinstance(link, Logit):

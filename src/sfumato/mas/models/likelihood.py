@@ -6,7 +6,7 @@ Nelder 1989, section 2.2). With confidential predictors a fixed number of scorin
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from sfumato.mas.question import Question
 from sfumato.mas.register import Register, known_part
 from sfumato.mas.rule import CorrelationEvidence, Evidence, ModelEvidence
 from sfumato.mas.sums import Confidential, Piece, ProtectedSums, RecordFunction, SumsRequest, TotalSums
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 _NEWTON = 25
 """Most steps on known variables; they converge quadratically."""
@@ -62,7 +62,7 @@ class Outcomes:
     """Whether the base is modelled: the coefficients change their signs."""
 
 
-class Link:
+class LinkFunction:
     """Means, variances and log-likelihood of an exponential family; with its canonical link X'y suffices."""
 
     canonical: ClassVar[bool] = True
@@ -95,7 +95,7 @@ class Link:
         return np.asarray((y * linear).sum(axis=0) - self.log_partition(linear))
 
 
-class Logit(Link):
+class Logit(LinkFunction):
     """Multinomial logits against a base; binary logistic regression with one equation."""
 
     top = 0.25
@@ -119,7 +119,7 @@ class Logit(Link):
         return np.asarray(mean[a] * ((1.0 if a == b else 0.0) - mean[b]))
 
 
-class Normit(Link):
+class Normit(LinkFunction):
     """Probit regression: the mean is the normal distribution function, and the expected information is used."""
 
     canonical = False
@@ -155,7 +155,7 @@ def _density(x: Numbers) -> Numbers:
     return np.asarray(np.exp(-np.square(x) / 2) / np.sqrt(2 * np.pi))
 
 
-class LogMean(Link):
+class LogMean(LinkFunction):
     """Poisson regression."""
 
     @override
@@ -180,7 +180,7 @@ class LogMean(Link):
 class FittedSums(RecordFunction):
     """Log partition, fitted means times the columns, and the information, at some coefficients (equations, columns)."""
 
-    def __init__(self, rows: MonomialRows, link: Link, beta: Numbers, weights: int) -> None:
+    def __init__(self, rows: MonomialRows, link: LinkFunction, beta: Numbers, weights: int) -> None:
         self.rows, self.link, self.beta, self.weights = rows, link, beta, weights
 
     @override
@@ -197,7 +197,7 @@ class FittedSums(RecordFunction):
         return curved(self.link, self.beta, x, w)
 
 
-def curved(link: Link, beta: Numbers, x: Numbers, w: Numbers) -> Numbers:
+def curved(link: LinkFunction, beta: Numbers, x: Numbers, w: Numbers) -> Numbers:
     """Return Σ w log partition, Σ w μ x′ and Σ w x x′ cov(μ), raveled; `x` is (columns, n)."""
     linear = beta @ x
     mean = link.mean(linear)
@@ -211,7 +211,7 @@ def curved(link: Link, beta: Numbers, x: Numbers, w: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True, eq=False)
-class LikelihoodFit:
+class OutcomeFit:
     """A fit; coefficients have one row for each outcome but the base."""
 
     question: Question
@@ -311,7 +311,7 @@ class LikelihoodFit:
         return out
 
 
-Fitting = Generator[SumsRequest, ProtectedSums, LikelihoodFit | Refusal]
+Fitting = Generator[SumsRequest, ProtectedSums, OutcomeFit | Refusal]
 
 
 def fitted(
@@ -319,7 +319,7 @@ def fitted(
     register: Register,
     columns: ModelColumns,
     outcomes: Outcomes,
-    link: Link,
+    link: LinkFunction,
     weighted: bool,
     errors: str = "classical",
 ) -> Fitting:
@@ -336,7 +336,12 @@ def fitted(
 
 
 def _estimated(
-    question: Question, register: Register, columns: ModelColumns, outcomes: Outcomes, link: Link, weighted: bool
+    question: Question,
+    register: Register,
+    columns: ModelColumns,
+    outcomes: Outcomes,
+    link: LinkFunction,
+    weighted: bool,
 ) -> Fitting:
     factors = columns.factors
     hidden_x = any(factors.known(m, False) != ONE for m in columns.monomials)
@@ -362,21 +367,42 @@ def _estimated(
     if conditioned(xx)[0] < DEPENDENT:
         return COLLINEAR
     turn = np.linalg.inv(np.linalg.cholesky(xx))
-    turned = MonomialRows(factors, True, columns.monomials, int(weighted), turn)
-    names = ";".join(factors.wording(m) for m in columns.monomials)
+    xy, noise = yield from _outcome_sums(question, register, columns, outcomes, turn, int(weighted))
+    constant = columns.design.constant(xx, weight)
+    if constant is not None and not (xy @ constant > 0).all():
+        return ONE_OUTCOME
+    found = _solved(register, question, rows, link, xy, int(weighted))
+    if isinstance(found, Refusal):
+        return found
+    beta, value, information = found
+    null = 0.0 if constant is None else _null(link, xy @ constant, weight)
+    work = LargestLeverage(MonomialRows(factors, True, columns.monomials, 0, turn))
+    leverage = LargestLeverage.read(register.reduce(work, work.columns, known_part(question.selection)))
+    correlation = largest_correlation(xx, columns.design.intercept)
+    return OutcomeFit(
+        question, columns, outcomes, beta, information, noise, value, null, n, _gaps(columns), leverage, correlation
+    )
+
+
+def _outcome_sums(
+    question: Question, register: Register, columns: ModelColumns, outcomes: Outcomes, turn: Numbers, weights: int
+) -> Generator[SumsRequest, ProtectedSums, tuple[Numbers, Numbers]]:
+    """Return X'y of known columns, and the covariance of its noise; asked for in orthonormal columns."""
+    factors, p, back = columns.factors, len(columns.monomials), np.linalg.inv(turn)
+    shape = Products(question, register, factors, columns.monomials, ())
     ys = [factors.known(m, False) for m in outcomes.monomials]
-    p = len(columns.monomials)
-    back = np.linalg.inv(turn)
-    xy, noise = np.zeros((len(ys), p)), np.zeros((len(ys) * p, len(ys) * p))
-    part = TotalSums(
-        f"outcomes w{int(weighted)} {names}:{';'.join(factors.wording(y) for y in ys)}", turned, MonomialRows(factors, False, ys),
-        tuple(factors.bounds(y) for y in ys), tuple((j, a) for a in range(len(ys)) for j in range(p)), shape.variables, shape.by,
-    )  # fmt: skip
+    noise = np.zeros((len(ys) * p, len(ys) * p))
     if all(y == ONE for y in ys):  # nothing confidential is asked
         crossed = tuple((j, p + a) for a in range(len(ys)) for j in range(p))
-        whole = Products(question, register, factors, (*columns.monomials, *outcomes.monomials), crossed, int(weighted))
+        whole = Products(question, register, factors, (*columns.monomials, *outcomes.monomials), crossed, weights)
         xy = whole.matrices(None)[0][p:, :p]
     else:
+        names = ";".join(factors.wording(m) for m in columns.monomials)
+        part = TotalSums(
+            f"outcomes w{weights} {names}:{';'.join(factors.wording(y) for y in ys)}",
+            MonomialRows(factors, True, columns.monomials, weights, turn), MonomialRows(factors, False, ys),
+            tuple(factors.bounds(y) for y in ys), tuple((j, a) for a in range(len(ys)) for j in range(p)), shape.variables, shape.by,
+        )  # fmt: skip
         sums = (yield SumsRequest({"xy": part})).totals("xy")
         xy = np.array([back @ sums.values[a * p : (a + 1) * p] for a in range(len(ys))])
         for a in range(len(ys)):
@@ -384,30 +410,10 @@ def _estimated(
             noise[own, own] = back @ np.diag(sums.variances[own]) @ back.T
     if factors.numbers and columns.outcome is not None:  # the outcome is read centred and scaled
         scale, centre = factors.scale[-1], factors.centre[-1]
-        ones = register.reduce(
-            _Ones(rows, int(weighted)), _Ones(rows, int(weighted)).columns, known_part(question.selection)
-        )
-        xy, noise = xy * scale + centre * ones, noise * scale**2
-    if any(
-        not float(y @ first) > 0 for first in [columns.design.constant(xx, weight)] if first is not None for y in xy
-    ):
-        return ONE_OUTCOME
-    found = _solved(register, question, rows, link, xy, int(weighted))
-    if isinstance(found, Refusal):
-        return found
-    beta, value, information = found
-    constant = columns.design.constant(xx, weight)
-    null = 0.0 if constant is None else _null(link, xy @ constant, weight)
-    leverage = register.reduce(
-        LargestLeverage(MonomialRows(factors, True, columns.monomials, 0, turn)),
-        turned.columns,
-        known_part(question.selection),
-    )
-    gaps = any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
-    return LikelihoodFit(
-        question, columns, outcomes, beta, information, noise, value, null, n, gaps, LargestLeverage.read(leverage),
-        largest_correlation(xx, columns.design.intercept),
-    )  # fmt: skip
+        work = _Ones(MonomialRows(factors, True, columns.monomials), weights)
+        xy = xy * scale + centre * register.reduce(work, work.columns, known_part(question.selection))
+        noise = noise * scale**2
+    return xy, noise
 
 
 class _Ones(RecordFunction):
@@ -426,7 +432,7 @@ class _Ones(RecordFunction):
 
 
 def _solved(
-    register: Register, question: Question, rows: MonomialRows, link: Link, xy: Numbers, weights: int
+    register: Register, question: Question, rows: MonomialRows, link: LinkFunction, xy: Numbers, weights: int
 ) -> tuple[Numbers, float, Numbers] | Refusal:
     """Solve Σ x μ(xβ) = X'y by Newton's method over known variables; also the log-likelihood and the information."""
     universe = known_part(question.selection)
@@ -465,7 +471,7 @@ def _solved(
     return beta, value, information
 
 
-def _null(link: Link, y: Numbers, weight: float) -> float:
+def _null(link: LinkFunction, y: Numbers, weight: float) -> float:
     """Return the log-likelihood of an intercept alone, from the sums of the outcomes."""
     if isinstance(link, LogMean):
         return float((y * np.log(np.maximum(y / weight, 1e-300)) - y).sum())
@@ -498,7 +504,7 @@ class ScoreSquares(RecordFunction):
 
 
 def _meat(
-    question: Question, register: Register, fit: LikelihoodFit, link: Link, weighted: bool
+    question: Question, register: Register, fit: OutcomeFit, link: LinkFunction, weighted: bool
 ) -> Generator[SumsRequest, ProtectedSums, Numbers]:
     """Return Σ w² x x′ ⊗ r r′ of residuals r; in orthonormal columns where all predictors are known."""
     columns, factors, (equations, k) = fit.columns, fit.columns.factors, fit.beta.shape
@@ -561,7 +567,7 @@ class ScoreRows(RecordFunction):
         factors: Factors,
         columns: Sequence[Monomial],
         outcomes: Sequence[Monomial],
-        link: Link,
+        link: LinkFunction,
         beta: Numbers,
         outcome_scale: tuple[float, float],
     ) -> None:
@@ -575,7 +581,7 @@ class ScoreRows(RecordFunction):
     def columns(self) -> Sequence[str]:
         return list(dict.fromkeys([*self.known.columns, *self.hidden.columns]))
 
-    def read(self, piece: Piece) -> tuple[Numbers, Numbers, Numbers]:
+    def read(self, piece: Piece) -> tuple[Numbers, Numbers, Flags]:
         """Return columns, outcomes, and who is complete."""
         complete = self.known.read(piece)[2] & self.hidden.read(piece)[2]
         whole = self.known(piece) * self.hidden(piece)
@@ -598,58 +604,17 @@ class ScoreRows(RecordFunction):
 
 
 def _scored(
-    question: Question,
-    columns: ModelColumns,
-    outcomes: Outcomes,
-    link: Link,
-    weighted: bool,
-    size: Products,
+    question: Question, columns: ModelColumns, outcomes: Outcomes, link: LinkFunction, weighted: bool, size: Products,
     register: Register,
-) -> Fitting:
+) -> Fitting:  # fmt: skip
     """Take a fixed number of scoring steps, each a request."""
-    factors, k, equations = columns.factors, len(columns.monomials), len(outcomes.monomials)
-    shape = Products(question, register, factors, columns.monomials, ())
-    scale, (y_low, y_high) = _outcome_scale(columns)
-    y_spread = 0.5 if columns.outcome is None else columns.outcome.spread
-    reach = max(y_high - y_low, 1.0) * link.reach
-    ends = [factors.bounds(m) for m in columns.monomials]
-    size_of = [max(abs(e.low), abs(e.high)) for e in _whole_bounds(factors, columns.monomials)]
-    rms = [max(e.spread, 0.05) for e in ends]
-    bounds = [
-        Confidential(-reach * s, reach * s, y_spread * r)
-        for _ in range(equations)
-        for s, r in zip(size_of, rms, strict=True)
-    ]
-    top = link.top * max(y_high - y_low, 1.0)
-    for a in range(equations):
-        for b in range(a, equations):
-            sign = -top if a != b else 0.0
-            bounds += [
-                Confidential(min(sign * size_of[i] * size_of[j], -top * size_of[i] * size_of[j] if _signed(ends, i, j) else 0.0), top * size_of[i] * size_of[j], top * rms[i] * rms[j] / 2)
-                for i in range(k) for j in range(i, k)
-            ]  # fmt: skip
-    bounds += [
-        Confidential(-3.0 * reach, 3.0 * reach, 0.5 * reach),
-        Confidential(0.0, 1.0, 0.1),
-        *(Confidential(min(y_low, 0.0), max(y_high, 0.0), y_spread) for _ in range(equations)),
-    ]
-    noisy = bool(question.policy.models.sd)
-    beta = np.zeros((equations, k))
-    names = ";".join(factors.wording(m) for m in (*columns.monomials, *outcomes.monomials))
-    steps, m = (_SCORING if noisy else _NEWTON), equations * k
+    k, equations, noisy = len(columns.monomials), len(outcomes.monomials), bool(question.policy.models.sd)
+    bounds, m = _score_bounds(columns, equations, link), equations * k
+    steps, beta = _SCORING if noisy else _NEWTON, np.zeros((equations, k))
     values, variances = np.zeros(len(bounds)), np.zeros(len(bounds))
-    n = float(size.matrices(None)[0][0, 0])
+    n, intercept = float(size.matrices(None)[0][0, 0]), columns.design.intercept
     for step in range(steps):
-        rows = ScoreRows(factors, columns.monomials, outcomes.monomials, link, beta, scale)
-        words = ",".join(f"{b:.12g}" for b in beta.ravel())
-
-        def part(chosen: range, share: float, rows: ScoreRows = rows, words: str = words) -> TotalSums:
-            return TotalSums(
-                f"score {chosen} {type(link).__name__} w{int(weighted)} {names} at {words}",
-                MonomialRows(factors, True, (ONE,), int(weighted)), rows, tuple(bounds), tuple((0, g) for g in chosen), shape.variables,
-                shape.by, share if noisy else 1.0,
-            )  # fmt: skip
-
+        part = _score_parts(question, register, columns, outcomes, link, beta, weighted, bounds)
         last = step == steps - 1
         parts = {"score": part(range(m), 1.0 if last else _EARLY)}
         if weighted and step == 0 and (counted_part := size.request()) is not None:
@@ -657,62 +622,99 @@ def _scored(
         if not noisy or step in (0, steps - 1):
             parts["rest"] = part(range(m, len(bounds)), _ROUGH)
         sums = yield SumsRequest(parts)
-        values[:m], variances[:m] = sums.totals("score").values, sums.totals("score").variances
-        if "rest" in parts:
-            values[m:], variances[m:] = sums.totals("rest").values, sums.totals("rest").variances
+        for name, own in (("score", slice(0, m)), ("rest", slice(m, None))):
+            if name in parts:
+                values[own], variances[own] = sums.totals(name).values, sums.totals(name).variances
         if "n" in parts:
             n = float(size.matrices(sums.totals("n"))[0][0, 0])
-        score = values[:m]
-        information, unsure, at = np.zeros((m, m)), np.zeros((m, m)), m
-        for a in range(equations):
-            for b in range(a, equations):
-                for i in range(k):
-                    for j in range(i, k):
-                        for u, v, r, c in ((a, b, i, j), (a, b, j, i), (b, a, i, j), (b, a, j, i)):
-                            information[u * k + r, v * k + c] = values[at]
-                            unsure[u * k + r, v * k + c] = variances[at]
-                        at += 1
+        information, unsure = (_symmetric(v[m:], equations, k) for v in (values, variances))
         if conditioned(information)[0] < (1e-4 if noisy else DEPENDENT):
             return COLLINEAR if step == 0 else SEPARATED
-        change = np.linalg.solve(information, score).reshape(beta.shape)
+        change = np.linalg.solve(information, values[:m])
         largest = np.abs(change).max(initial=0)
-        beta = beta + change * min(1.0, 5.0 / max(largest, 1e-300))
+        beta = beta + change.reshape(beta.shape) * min(1.0, 5.0 / max(largest, 1e-300))
         if np.abs(beta).max(initial=0) > 1e3:
             return SEPARATED
         if not noisy and largest < 1e-10 * max(np.abs(beta).max(initial=0), 1.0):
             break
     else:
-        reach = np.linalg.solve(information, np.linalg.solve(information, np.diag(variances[:m])).T)
-        if (
-            not noisy
-            or (np.abs(change).ravel() > np.maximum(_MOVING, 4 * np.sqrt(np.diag(reach) * (1 + 1 / _EARLY)))).any()
-        ):
+        bread = np.linalg.inv(information)
+        still = np.sqrt(np.diag(bread @ np.diag(variances[:m]) @ bread) * (1 + 1 / _EARLY))
+        if not noisy or (np.abs(change) > np.maximum(_MOVING, 4 * still)).any():
             return SEPARATED
     weight = float(values[-1 - equations])
     n = n if weighted else weight
-    if not (n > k * equations and weight > 0):
+    if not (n > m and weight > 0):
         return EMPTY
-    intercept = columns.design.intercept
     null = _null(link, values[-equations:], weight) if intercept else 0.0
-    last_change = change.ravel()  # noise of the information moves it, too
-    noise = unsure * np.outer(last_change, last_change)
-    np.fill_diagonal(noise, variances[:m] + unsure @ np.square(last_change))
-    gaps = any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
+    noise = unsure * np.outer(change, change)  # noise of the information moves the last step, too
+    np.fill_diagonal(noise, variances[:m] + unsure @ np.square(change))
     correlation = largest_correlation(information[:k, :k], intercept)
-    return LikelihoodFit(
-        question,
-        columns,
-        outcomes,
-        beta,
-        information,
-        noise,
-        float(values[-2 - equations]),
-        null,
-        n,
-        gaps,
-        0.0,
-        correlation,
+    value = float(values[-2 - equations])
+    return OutcomeFit(
+        question, columns, outcomes, beta, information, noise, value, null, n, _gaps(columns), 0.0, correlation
     )
+
+
+def _gaps(columns: ModelColumns) -> bool:
+    """Whether some records may lack a variable of the model."""
+    factors = columns.factors
+    return any(x.partial for x in factors.numbers) or any(c.missing >= 0 for c in factors.categories)
+
+
+def _score_bounds(columns: ModelColumns, equations: int, link: LinkFunction) -> list[Confidential]:
+    """Return bounds and nominal sizes of what a record adds to score, information, log-likelihood, weight and outcomes."""
+    factors, (low, high) = columns.factors, _outcome_scale(columns)[1]
+    k, most = len(columns.monomials), max(high - low, 1.0)
+    spread = 0.5 if columns.outcome is None else columns.outcome.spread
+    reach, top = most * link.reach, link.top * most
+    size = [max(abs(e.low), abs(e.high)) for e in _whole_bounds(factors, columns.monomials)]
+    rms = [max(factors.bounds(one).spread, 0.05) for one in columns.monomials]
+    bounds = [
+        Confidential(-reach * s, reach * s, spread * r)
+        for _ in range(equations)
+        for s, r in zip(size, rms, strict=True)
+    ]
+    for a, b, i, j in _places(equations, k):
+        own = top * size[i] * size[j]
+        bounds.append(Confidential(-own if a != b or i != j else 0.0, own, top * rms[i] * rms[j] / 2))
+    whole = Confidential(-3.0 * reach, 3.0 * reach, 0.5 * reach)
+    outcome = Confidential(min(low, 0.0), max(high, 0.0), spread)
+    return [*bounds, whole, Confidential(0.0, 1.0, 0.1), *([outcome] * equations)]
+
+
+def _score_parts(
+    question: Question, register: Register, columns: ModelColumns, outcomes: Outcomes, link: LinkFunction, beta: Numbers,
+    weighted: bool, bounds: Sequence[Confidential],
+) -> Callable[[range, float], TotalSums]:  # fmt: skip
+    """Return what makes the request for some of the sums at some coefficients, with a part of the noise's precision."""
+    factors, shape = columns.factors, Products(question, register, columns.factors, columns.monomials, ())
+    rows = ScoreRows(factors, columns.monomials, outcomes.monomials, link, beta, _outcome_scale(columns)[0])
+    words = ",".join(f"{b:.12g}" for b in beta.ravel())
+    names = ";".join(factors.wording(m) for m in (*columns.monomials, *outcomes.monomials))
+
+    def part(chosen: range, share: float) -> TotalSums:
+        return TotalSums(
+            f"score {chosen} {type(link).__name__} w{int(weighted)} {names} at {words}",
+            MonomialRows(factors, True, (ONE,), int(weighted)), rows, tuple(bounds), tuple((0, g) for g in chosen),
+            shape.variables, shape.by, share if question.policy.models.sd else 1.0,
+        )  # fmt: skip
+
+    return part
+
+
+def _places(equations: int, k: int) -> list[tuple[int, int, int, int]]:
+    """Return the elements of the information that are asked for: two equations, and two columns."""
+    blocks = [(a, b) for a in range(equations) for b in range(a, equations)]
+    return [(a, b, i, j) for a, b in blocks for i in range(k) for j in range(i, k)]
+
+
+def _symmetric(values: Numbers, equations: int, k: int) -> Numbers:
+    """Return a matrix from its elements."""
+    out = np.zeros((equations, k, equations, k))
+    for value, (a, b, i, j) in zip(values, _places(equations, k), strict=False):
+        out[a, i, b, j] = out[a, j, b, i] = out[b, i, a, j] = out[b, j, a, i] = value
+    return out.reshape(equations * k, equations * k)
 
 
 def _whole_bounds(factors: Factors, monomials: Sequence[Monomial]) -> list[Confidential]:
@@ -725,7 +727,3 @@ def _whole_bounds(factors: Factors, monomials: Sequence[Monomial]) -> list[Confi
             most *= max(abs(a), abs(b))
         out.append(Confidential(-most if numbers else 0.0, most, most / 2))
     return out
-
-
-def _signed(ends: Sequence[Confidential], i: int, j: int) -> bool:
-    return i != j

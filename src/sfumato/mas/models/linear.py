@@ -61,7 +61,8 @@ class OLS(ModelAnalysis):
         (variable,) = levels_of((self.absorb,), known)
         if not variable.known:
             raise ParameterError(
-                f"fixed effects are those of a known variable, and '{self.absorb}' is confidential. Write C({self.absorb}) in the formula."
+                f"fixed effects are those of a known variable, and '{self.absorb}' is confidential. Write C({self.absorb}) in "
+                "the formula."
             )
         if any(name == self.absorb for _, name in (terms.outcome, *(f for term in terms.terms for f in term))):
             raise ParameterError(f"'{self.absorb}' is in the formula already. Leave it out there, or leave out absorb.")
@@ -508,7 +509,8 @@ def _meat(
         ends = (one.low * most, one.high * most, 0.0)
         bounds.append(Confidential(min(ends), max(ends), min(one.spread * usual, most)))
     part = TotalSums(
-        f"residual squares w{int(weighted)} {names} at {words}", us, ResidualSquares(factors, columns.monomials, fit.beta, columns.y, gs),
+        f"residual squares w{int(weighted)} {names} at {words}", us,
+        ResidualSquares(factors, columns.monomials, fit.beta, columns.y, gs),
         tuple(bounds), where, shape.variables, shape.by, _ROUGH if noisy else 1.0,
     )  # fmt: skip
     values = (yield SumsRequest({"meat": part})).totals("meat").values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +40,10 @@ _EXACT_STEPS, _STEPS = 50, 4
 """Scoring steps without noise, at most, and with it."""
 _EARLY, _ROUGH = 0.1, 0.1
 """Part of the noise's precision that early steps, and curvatures, need."""
-_MOST = 4.0
-"""Scores of cutpoints are cut off at this size: a level that few have would move them further."""
+_MORE = 1.5
+"""Scores of cutpoints are cut off at so many times what they are at the shares of the levels among all records."""
+_TOP = 0.5
+"""The largest information of a record, for columns of size 1; more only where levels are rare."""
 
 
 class OrderedLogit(ModelAnalysis):
@@ -53,11 +56,15 @@ class OrderedLogit(ModelAnalysis):
     def steps(self, question: Question, register: Register) -> Steps:
         self.check_weights(question)
         if self.errors in ("hc0", "hc1") or self.weighted:
-            raise ParameterError("ordered_logit counts each record once, and has classical errors. Leave out weighted and errors.")
+            raise ParameterError(
+                "ordered_logit counts each record once, and has classical errors. Leave out weighted and errors."
+            )
         terms = self.terms(question.codebook.variables)
         function, name = terms.outcome
         if function != "C" or not terms.intercept:
-            raise ParameterError(f"the outcome of ordered_logit is the levels of a variable: write C({name}), and leave out 0 and -1.")
+            raise ParameterError(
+                f"the outcome of ordered_logit is the levels of a variable: write C({name}), and leave out 0 and -1."
+            )
         allowed = allowed_levels(question, question.codebook.variables[name])
         counts = yield from counted(question, register, [(name,)])
         shown = [i for i in allowed if counts[name,][i] >= max(0.5, 2 * question.policy.counts.sd)]
@@ -75,10 +82,13 @@ class OrderedLogit(ModelAnalysis):
         facts: dict[str, Any] = {"n": None if np.isnan(told) else told}
         share = 1 - fit.value / fit.null
         facts |= rounded(
-            {"log-likelihood": fit.value, "null log-likelihood": fit.null, "pseudo-R²": share}, question.policy.models.digits
+            {"log-likelihood": fit.value, "null log-likelihood": fit.null, "pseudo-R²": share},
+            question.policy.models.digits,
         )
         levels = question.codebook.variables[name].levels
-        said = f"Positive coefficients make later levels of {name} more frequent: {', '.join(levels[i] for i in shown)}."
+        said = (
+            f"Positive coefficients make later levels of {name} more frequent: {', '.join(levels[i] for i in shown)}."
+        )
         gaps = columns.factors.gaps
         notes = (said, *columns.notes, *model_notes(question, "classical", gaps, False))
         model = ModelEvidence(fit.n, len(fit.beta), columns.levels, float(sizes.min()), share, 0.0)
@@ -103,7 +113,7 @@ class OrderedFit:
         turn = np.eye(len(self.beta))
         turn[cuts:, cuts:] = user[1:, 1:]
         turn[:cuts, cuts:] = -user[0, 1:]
-        titles = [f"{a} | {b}" for a, b in zip(levels, levels[1:], strict=False)] + [c.title for c in columns.design.columns[1:]]
+        titles = [f"{a} | {b}" for a, b in itertools.pairwise(levels)] + [c.title for c in columns.design.columns[1:]]
         variance = np.einsum("ij,jk,ik->i", turn, self.variance, turn)
         rows = coefficient_rows(titles, turn @ self.beta, variance, question.policy.models)
         return [*rows[cuts:], *rows[:cuts]]
@@ -146,7 +156,7 @@ class OrderedRows(RecordFunction):
         for u, (a, i) in enumerate(full):
             rows += [inner[a, b] * (1.0 if i is None else x[i]) * (1.0 if j is None else x[j]) for b, j in full[u:]]
         rows += [np.log((y * share).sum(axis=0) + (1 - complete)), np.ones(len(complete)), *y]
-        return np.array(rows) * complete
+        return np.asarray(np.array(rows) * complete, np.float64)
 
 
 def _fitted(
@@ -156,21 +166,34 @@ def _fitted(
     factors, k, cuts = columns.factors, len(columns.monomials) - 1, len(shown) - 1
     noisy, m = bool(question.policy.models.sd), len(columns.monomials) - 1 + len(shown) - 1
     shape = Products(question, register, factors, columns.monomials, ())
-    reach = [_MOST] * cuts + [_largest(columns, i + 1) for i in range(k)]
-    bounds = [Confidential(-r, r, r / 3) for r in reach]
+    shares = np.maximum(sizes, 1.0) / np.maximum(sizes, 1.0).sum()
+    cumulated = np.cumsum(shares)[:-1]
+    steep = _MORE * cumulated * (1 - cumulated) / np.minimum(shares[:-1], shares[1:]) if noisy else np.full(cuts, 1e6)
+    reach = [*steep.tolist(), *(_largest(columns, i + 1) for i in range(k))]
+    spread = [0.5 * r for r in steep.tolist()] + [
+        0.6 * max(factors.bounds(one).spread, 0.05) for one in columns.monomials[1:]
+    ]
+    bounds = [Confidential(-r, r, s) for r, s in zip(reach, spread, strict=True)]
     triangle = [(u, v) for u in range(m) for v in range(u, m)]
-    bounds += [Confidential(0.0 if u == v else -reach[u] * reach[v], reach[u] * reach[v], reach[u] * reach[v] / 6) for u, v in triangle]
+    tops = [
+        _TOP * max(reach[u], 1.0) * max(reach[v], 1.0) if u < cuts else _TOP * reach[u] * reach[v] for u, v in triangle
+    ]
+    for (u, v), top in zip(triangle, tops, strict=True):
+        bounds.append(Confidential(0.0 if u == v else -top, top, min(spread[u] * spread[v], top)))
     bounds += [Confidential(-5.0, 0.0, 1.0), Confidential(0.0, 1.0, 0.1), *(Confidential(0.0, 1.0, 0.5) for _ in shown)]
     names = ";".join(factors.wording(one) for one in columns.monomials)
-    cumulated = np.cumsum(sizes)[:-1] / sizes.sum()
-    beta = np.concatenate([np.round(np.log(cumulated / (1 - cumulated)), 6), np.zeros(k)])
+    beta: Numbers = np.concatenate([np.round(np.log(cumulated / (1 - cumulated)), 6), np.zeros(k)])
     values, noise = np.zeros(len(bounds)), np.zeros(len(bounds))
+    change: Numbers
     change, information, unsure = np.zeros(m), np.eye(m), np.zeros((m, m))
     steps = _STEPS if noisy else _EXACT_STEPS
     for step in range(steps):
         rows, words = OrderedRows(columns, shown, beta), ",".join(f"{b:.12g}" for b in beta)
         last, parts = step == steps - 1, {}
-        for name, chosen, share in (("score", range(m), 1.0 if last else _EARLY), ("rest", range(m, len(bounds)), _ROUGH)):
+        for name, chosen, share in (
+            ("score", range(m), 1.0 if last else _EARLY),
+            ("rest", range(m, len(bounds)), _ROUGH),
+        ):
             if name == "score" or not noisy or step in (0, steps - 1):
                 parts[name] = TotalSums(
                     f"ordered {name} {names} {shown} at {words}", MonomialRows(factors, True, (ONE,)), rows, tuple(bounds),
@@ -185,7 +208,7 @@ def _fitted(
             unsure[u, v] = unsure[v, u] = noise[at]
         if conditioned(information)[0] < (1e-4 if noisy else DEPENDENT):
             return COLLINEAR if step == 0 else SEPARATED
-        change = np.linalg.solve(information, values[:m])
+        change = np.asarray(np.linalg.solve(information, values[:m]), np.float64)
         beta = beta + change * min(1.0, 2.0 / max(float(np.abs(change).max()), 1e-300))
         if not (np.diff(beta[:cuts]) > 0).all():
             return SEPARATED
@@ -202,7 +225,7 @@ def _fitted(
     variance = question.policy.variance_inflation * bread + bread @ of_sums @ bread
     null = float((told * np.log(told / told.sum())).sum())
     correlation = largest_correlation(information[cuts:, cuts:], False) if k > 1 else 0.0
-    return OrderedFit(beta, variance, float(values[-len(shown) - 2]), null, n, correlation)
+    return OrderedFit(np.asarray(beta, np.float64), variance, float(values[-len(shown) - 2]), null, n, correlation)
 
 
 def _largest(columns: ModelColumns, at: int) -> float:

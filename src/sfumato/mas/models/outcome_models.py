@@ -19,11 +19,11 @@ from sfumato.mas.models.effects import margins, odds_ratios
 from sfumato.mas.models.likelihood import (
     ONE_OUTCOME,
     Fitting,
-    LikelihoodFit,
-    Link,
+    LinkFunction,
     Logit,
     LogMean,
     Normit,
+    OutcomeFit,
     Outcomes,
     fitted,
 )
@@ -51,7 +51,7 @@ class LikelihoodAnalysis(ModelAnalysis, abstract=True):
         """Return the factor of the outcome, how outcomes are modelled, and the size of the rarest; or a refusal."""
 
     @abstractmethod
-    def link(self) -> Link:
+    def link(self) -> LinkFunction:
         """Return means and variances for linear predictors."""
 
     def fitted(self, question: Question, register: Register) -> Fitting:
@@ -104,7 +104,7 @@ class BinaryAnalysis(LikelihoodAnalysis, abstract=True):
         doc="whether average marginal effects are given, too: of models without products, by known predictors",
     )
 
-    def more(self, question: Question, register: Register, fit: LikelihoodFit) -> dict[str, Any]:
+    def more(self, question: Question, register: Register, fit: OutcomeFit) -> dict[str, Any]:
         """Return further tables."""
         return (
             {"marginal effects": margins(question, register, fit, self.link(), self.weighted)} if self.margins else {}
@@ -198,7 +198,7 @@ class Logistic(BinaryAnalysis):
     odds_ratios: bool = param(default=False, doc="whether odds ratios are given, too")
 
     @override
-    def link(self) -> Link:
+    def link(self) -> LinkFunction:
         return Logit()
 
     @property
@@ -207,7 +207,7 @@ class Logistic(BinaryAnalysis):
         return super().extras + (":odds" if self.odds_ratios else "")
 
     @override
-    def more(self, question: Question, register: Register, fit: LikelihoodFit) -> dict[str, Any]:
+    def more(self, question: Question, register: Register, fit: OutcomeFit) -> dict[str, Any]:
         odds = {"odds ratios": odds_ratios(fit.rows(), question.policy.models)} if self.odds_ratios else {}
         return odds | super().more(question, register, fit)
 
@@ -220,7 +220,7 @@ class Probit(BinaryAnalysis):
     """
 
     @override
-    def link(self) -> Link:
+    def link(self) -> LinkFunction:
         return Normit()
 
 
@@ -228,7 +228,7 @@ class Multinomial(LikelihoodAnalysis):
     """Logistic regression of every level of the outcome against its most frequent one."""
 
     @override
-    def link(self) -> Link:
+    def link(self) -> LinkFunction:
         return Logit()
 
     @override
@@ -261,7 +261,7 @@ class Poisson(LikelihoodAnalysis):
     """Poisson regression of a count, with the logarithm as its link."""
 
     @override
-    def link(self) -> Link:
+    def link(self) -> LinkFunction:
         return LogMean()
 
     @override

@@ -16,7 +16,7 @@ from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.codebook import Codebook
 from sfumato.mas.models.design import Design, Factor, FormulaAnalysis, title
-from sfumato.mas.models.likelihood import LikelihoodFit, Logit, ScoreRows
+from sfumato.mas.models.likelihood import Logit, OutcomeFit, ScoreRows
 from sfumato.mas.models.linear import OLS, LinearFit
 from sfumato.mas.models.outcome_models import Logistic, Multinomial
 from sfumato.mas.models.products import ONE, MonomialRows, Products, RowSums
@@ -193,12 +193,12 @@ class ResidualAxis:
         return np.asarray((bounds[1:] + bounds[:-1]) / 2)
 
 
-def _axis(fit: LinearFit | LikelihoodFit, factor: Factor | None) -> ResidualAxis:
+def _axis(fit: LinearFit | OutcomeFit, factor: Factor | None) -> ResidualAxis:
     """Lay out the bins of an axis, by public numbers and the protected fit."""
     design: Design = fit.columns.design
     bins = 16 if fit.n >= _MANY else 8
     if factor is None:
-        if isinstance(fit, LikelihoodFit):
+        if isinstance(fit, OutcomeFit):
             finer = [0.01, 0.02, 0.05, *np.arange(0.1, 0.91, 0.05), 0.95, 0.98, 0.99]
             return ResidualAxis(
                 "fitted probability",
@@ -301,9 +301,8 @@ def _linear(
         groups = _merged(counts.sum(axis=1), max(25.0, counts.sum() / 16, 4 * np.sqrt(noise.sum() / axis.size)))
     if not groups:
         return TOO_FEW
-    merged = [np.array([v[g].sum(axis=0) for g in groups]) for v in (counts, noise)]
-    weight_of = fit.sums.weight / fit.n
-    shape = _Shape(*merged, cuts, axis, groups, weight_of)
+    counts, noise = (np.array([v[g].sum(axis=0) for g in groups]) for v in (counts, noise))
+    shape = _Shape(counts, noise, cuts, axis, groups, fit.sums.weight / fit.n)
     draws = Draws(hashlib.blake2b(question.wording.encode(), digest_size=16).hexdigest())
     number = min(_POINTS, int(_SHARE * fit.n) // 50 * 50)
     levels = fit.columns.design.categories[axis.place].levels if axis.kind == "category" else ()
@@ -391,7 +390,7 @@ def _bin_means(cuts: Numbers) -> tuple[Numbers, Numbers]:
 def _asked(
     question: Question,
     register: Register,
-    fit: LinearFit | LikelihoodFit,
+    fit: LinearFit | OutcomeFit,
     rows: RecordFunction,
     shares: Numbers,
     name: str,
@@ -416,7 +415,7 @@ def _asked(
 class OutcomeBinRows(RecordFunction):
     """For each bin of the axis: the fitted probability of an outcome; or whether it happened, and whether not."""
 
-    def __init__(self, fit: LikelihoodFit, axis: ResidualAxis, outcome: int, happened: bool) -> None:
+    def __init__(self, fit: OutcomeFit, axis: ResidualAxis, outcome: int, happened: bool) -> None:
         factors = fit.columns.factors
         scale = (1.0, 0.0) if fit.columns.outcome is None else (float(factors.scale[-1]), float(factors.centre[-1]))
         self.score = ScoreRows(factors, fit.columns.monomials, fit.outcomes.monomials, Logit(), fit.beta, scale)
@@ -439,7 +438,7 @@ class OutcomeBinRows(RecordFunction):
 
 
 def _levels(
-    question: Question, register: Register, fit: LikelihoodFit, axis: ResidualAxis, weighted: bool, every: bool
+    question: Question, register: Register, fit: OutcomeFit, axis: ResidualAxis, weighted: bool, every: bool
 ) -> Generator[SumsRequest, ProtectedSums, Result | Refusal]:
     import pandas as pd
 
@@ -464,8 +463,8 @@ def _levels(
         band = 2 * np.sqrt(n * share * (1 - share) * fit.weight + v) / n
         middles = np.array([np.average(axis.middles()[g], weights=np.maximum(size[g], 1.0)) for g in groups])
         points = pd.DataFrame({
-            "x": [float(f"{m:.3g}") for m in (share if axis.kind == "fitted" else middles)], "residual": np.round((happened - p) / n, 4),
-            "band": [float(f"{b:.2g}") for b in band],
+            "x": [float(f"{m:.3g}") for m in (share if axis.kind == "fitted" else middles)],
+            "residual": np.round((happened - p) / n, 4), "band": [float(f"{b:.2g}") for b in band],
         })  # fmt: skip
         made[i] = BinnedPicture(axis.name, _title(fit, i), points)
     if count == 2:
@@ -481,7 +480,7 @@ def _levels(
 def _expected(
     question: Question,
     register: Register,
-    fit: LikelihoodFit,
+    fit: OutcomeFit,
     axis: ResidualAxis,
     outcome: int,
     name: str,
@@ -503,7 +502,7 @@ def _expected(
 class KnownBinRows(RecordFunction):
     """For each bin of the axis the fitted probability of an outcome, from known predictors alone."""
 
-    def __init__(self, fit: LikelihoodFit, axis: ResidualAxis, outcome: int, weighted: bool) -> None:
+    def __init__(self, fit: OutcomeFit, axis: ResidualAxis, outcome: int, weighted: bool) -> None:
         self.rows = MonomialRows(fit.columns.factors, True, fit.columns.monomials, int(weighted))
         self.plain = MonomialRows(fit.columns.factors, True, fit.columns.monomials)
         self.one = MonomialRows(fit.columns.factors, True, (ONE,), int(weighted))
@@ -527,13 +526,13 @@ def probability(linear: Numbers, outcome: int) -> Numbers:
     return np.asarray(rest[outcome - 1] if outcome else np.maximum(1 - rest.sum(axis=0), 0.0))
 
 
-def _title(fit: LikelihoodFit, outcome: int) -> str:
+def _title(fit: OutcomeFit, outcome: int) -> str:
     return fit.outcomes.equations[outcome]
 
 
 def _result(
-    question: Question, fit: LinearFit | LikelihoodFit, axis: ResidualAxis, tables: Mapping[str, pd.DataFrame], tests: Mapping[str, float],
-    said: Sequence[str], evidence: tuple[Evidence, ...],
+    question: Question, fit: LinearFit | OutcomeFit, axis: ResidualAxis, tables: Mapping[str, pd.DataFrame],
+    tests: Mapping[str, float], said: Sequence[str], evidence: tuple[Evidence, ...],
 ) -> Result:  # fmt: skip
     facts: dict[str, Any] = {"axis": axis.name, "n": None if np.isnan(fit.shown_n) else fit.shown_n}
     facts |= {name: float(f"{p:.2g}") for name, p in tests.items()}
