@@ -30,8 +30,8 @@ from sfumato.mas.attacks.base import (
 )
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.models.likelihood import Logistic
 from sfumato.mas.models.linear import OLS
+from sfumato.mas.models.outcome_models import Logistic
 from sfumato.schema.attribute import Attribute, Role, Scale
 from sfumato.typing import Flags, Numbers
 
