@@ -279,7 +279,7 @@ def _changed(analysis: Analysis, known: Mapping[str, Variable]) -> Iterator[dict
                 yield {field: [*names[:place], coarser, *names[place + 1 :]]}
     for field in many:
         names = getattr(analysis, field)
-        for place in reversed(range(len(names))):
+        for place in sorted(range(len(names)), key=lambda i: (not known[names[i]].known, -i)):  # known sides first
             yield {field: [*names[:place], *names[place + 1 :]]}
 
 
