@@ -18,7 +18,7 @@ from sfumato.cli.command_line import app
 from sfumato.contract import Draws
 from sfumato.contract.parameters import find
 from sfumato.mas import Cutpoints
-from sfumato.mas.accounts import Accounts, loss_of
+from sfumato.mas.accounts import Accounts, loss_of, right_of
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cube import Cubes
@@ -79,6 +79,11 @@ def own(tmp_path: Path) -> Vault:
     return frozen(tmp_path / "own", people())
 
 
+def small(vault: Vault, room: float, others: Any = "known") -> Accounts:
+    """Accounts that leave a user so much after freezing."""
+    return Accounts(user=100 * right_of(vault.dataset("survey").frozen_loss + room), everybody=75.0, others=others)
+
+
 def again(vault: Vault, refusal: Refusal, policy: Policy | None = None, user: str = "bob") -> Answer | Refusal:
     """Ask the nearest question of a refusal."""
     assert refusal.nearest is not None
@@ -93,7 +98,7 @@ AGES = ("29 or less", "30 to 44", "45 to 59", "60 to 74", "75 or more")
 REFUSED: list[tuple[str, Any, Analysis]] = [
     ("no_marginal", {"sex": "F", "state": "S4", "age": "29 or less"}, CrossTab(("sick",))),
     ("universe_size", {"state": "S4"}, CrossTab(("sick",))),
-    ("universe_form", [{"age": age, "sex": sex} for age in AGES for sex in "FM"], CrossTab(("sick",))),
+    ("universe_form", [{"age": age, "state": state} for age in AGES for state in ("S1", "S2", "S3")], CrossTab(("sick",))),
     ("left_out", {"state": ["S1", "S2", "S3"], "sex": "F"}, CrossTab(("sick",))),
     ("universe_size", {"sick": "yes", "rare": "yes"}, CrossTab(("sex",))),
     ("model_size", {"state": "S3", "sex": "F"}, OLS("income ~ age")),
@@ -112,12 +117,10 @@ def test_the_nearest_question_is_answered(vaults: tuple[Vault, Vault], rule: str
 
 
 def test_where_an_account_is_spent_the_nearest_question_is_one_that_it_has_room_for(own: Vault) -> None:
-    tight = GUARANTEED.with_(accounts=Accounts(user=54.0, everybody=65.0), title="tight")
-    refused = None
-    for bins in ("29 or less", "30 to 44", "45 to 59", "60 to 74"):
-        found = own.ask("survey", {"age": bins}, CrossTab(("state", "sick"), of="income"), tight, user="spender")
-        refused = found if isinstance(found, Refusal) and found.rule == "accounts" else refused
-    assert refused is not None
+    tight = GUARANTEED.with_(accounts=small(own, 0.003), title="tight")
+    refused = own.ask("survey", None, CrossTab(("state", "sick"), of="income"), tight, user="spender")
+    assert isinstance(refused, Refusal)
+    assert refused.rule == "accounts"
     assert isinstance(again(own, refused, tight, user="spender"), Answer)
 
 
@@ -137,7 +140,8 @@ def other_questions() -> list[tuple[Any, Analysis]]:
 
 def test_nothing_changes_when_confidential_values_change(vaults: tuple[Vault, Vault]) -> None:
     fixed, other = (vault.dataset("survey") for vault in vaults)
-    there = replace(other, variables=fixed.variables, frozen_loss=fixed.frozen_loss, contents=fixed.contents)  # noisy facts read off at freezing
+    # public facts were read off noisy counts at freezing
+    there = replace(other, variables=fixed.variables, frozen_loss=fixed.frozen_loss, contents=fixed.contents)
     register = fixed.register(FREE)
     compared = 0
     for _, universe, analysis in REFUSED:
@@ -147,7 +151,7 @@ def test_nothing_changes_when_confidential_values_change(vaults: tuple[Vault, Va
         told = [nearest(d, question_of(d, FREE, universe, analysis), refusal, lambda _: True) for d in (fixed, there)]
         assert told[0] == told[1]
         compared += told[0] is not None
-    assert compared >= 4
+    assert compared >= 3
     for universe, analysis in [*other_questions(), (None, OLS("income ~ age")), (None, Logistic("sick ~ C(sex)"))]:
         prices = [vaults[0].price(d, universe, analysis, GUARANTEED, user="new") for d in (fixed, there)]
         assert prices[0] == prices[1]
@@ -181,7 +185,6 @@ def test_prices_and_nearest_questions_read_no_confidential_column(
     words = {word for query in read for word in re.findall(r"\w+", query)}
     columns = {v.name: {v.codes_column, v.numbers} for v in data.variables.values()}
     assert columns["age"] & words
-    print([q for q in read if 'k3' in q][:3], file=__import__('sys').stderr)
     for name in ("sick", "rare", "income"):
         assert not columns[name] & words, name
 
@@ -206,8 +209,8 @@ def test_the_price_is_what_is_charged_and_then_the_question_is_free(own: Vault) 
 
 @pytest.mark.parametrize("policy", [GUARANTEED, QUICK], ids=["guaranteed", "hardened"])
 def test_a_question_is_answered_if_and_only_if_the_price_says_so(own: Vault, policy: Policy) -> None:
-    accounts = Accounts(user=55.0, everybody=75.0, others=policy.accounts.others)
-    tight, seen = policy.with_(accounts=accounts, title="small accounts"), set()
+    room = 0.01 if policy is GUARANTEED else 0.05
+    tight, seen = policy.with_(accounts=small(own, room, policy.accounts.others), title="small accounts"), set()
     for universe, analysis in other_questions():
         price = own.price("survey", universe, analysis, tight, user="careful")
         found = own.ask("survey", universe, analysis, tight, user="careful")

@@ -608,6 +608,8 @@ def kept(drop: Drop, dataset: Dataset, question: Question) -> str:
     """Return the SQL condition that a record of the universe is kept by the subsample (section 4)."""
     if isinstance(drop, DropShare):
         return dataset.secret.kept(_set_key(dataset, known_part(question.selection)), drop.share) if drop.share else "TRUE"
+    if drop == DropQ(q=0):
+        return "TRUE"
     key = _set_key(dataset, question.selection)
     if isinstance(drop, DropEnough):
         plain = question.selection.plain

@@ -138,7 +138,8 @@ def passes(question: Question, register: Register) -> bool:
         evidence = [nominal, *_model(question, nominal)]
     except SfumatoError:
         return False
-    judged = (rule for rule in question.policy.rules if rule.name in (*UNIVERSE_RULES, *(MODEL_RULES if len(evidence) > 1 else ())))
+    names = UNIVERSE_RULES if len(evidence) == 1 else (*UNIVERSE_RULES, *MODEL_RULES)
+    judged = (rule for rule in question.policy.rules if rule.name in names)
     return all(rule.judged(question.analysis.kind, evidence) is None for rule in judged)
 
 
@@ -159,8 +160,8 @@ def _model(question: Question, nominal: NominalUniverse) -> Iterator[ModelEviden
             part = math.prod(share for _, share in combined)
             sizes[":".join(level for level, _ in combined)] = n * part
     function, name = terms.outcome
-    outcomes = min((n * share for _, share in _levels(question, nominal, known[name])), default=0.0) if function == "C" else math.inf
-    yield ModelEvidence(n, coefficients, sizes, outcomes, 0.0, 0.0)
+    outcome = [n * share for _, share in _levels(question, nominal, known[name])] if function == "C" else [math.inf]
+    yield ModelEvidence(n, coefficients, sizes, min(outcome, default=0.0), 0.0, 0.0)
 
 
 def _levels(question: Question, nominal: NominalUniverse, variable: Variable) -> list[tuple[str, float]]:
@@ -181,7 +182,9 @@ def _levels(question: Question, nominal: NominalUniverse, variable: Variable) ->
 Pieces = tuple[Mapping[str, LevelChoice], ...]
 
 
-def nearest(dataset: Dataset, question: Question, refusal: Refusal, affordable: Callable[[Question], bool]) -> Mapping[str, Any] | None:
+def nearest(
+    dataset: Dataset, question: Question, refusal: Refusal, affordable: Callable[[Question], bool]
+) -> Mapping[str, Any] | None:
     """Return the nearest question that would be answered in place of one that was refused, as JSON has it; None if none is found.
 
     A condition is widened by a neighbouring level, or left out; a table loses a side, or has coarser levels; a formula loses a
@@ -235,8 +238,13 @@ def _wording(universe: Universe, analysis: Analysis, known: Mapping[str, Variabl
 
 
 def _universes(universe: Universe, known: Mapping[str, Variable]) -> Iterator[Universe]:
-    """Yield universes with one change: a condition with one level more, one condition less, one piece alone."""
+    """Yield universes with one change: pieces merged or one alone, a condition with one level more, one condition less."""
     pieces = universe.pieces
+    if len(pieces) > 1:
+        shared = set.intersection(*(set(piece) for piece in pieces))
+        merged = {name: _levels_of(known[name], *(piece[name] for piece in pieces)) for name in sorted(shared)}
+        yield Universe((merged,)) if merged else Universe()
+        yield from (Universe((piece,)) for piece in pieces)
     for place, piece in enumerate(pieces):
         for name in sorted(piece):
             for choice in _wider(known[name], piece[name]):
@@ -245,8 +253,11 @@ def _universes(universe: Universe, known: Mapping[str, Variable]) -> Iterator[Un
         for name in sorted(piece):
             left = {other: choice for other, choice in piece.items() if other != name}
             yield Universe((*pieces[:place], left, *pieces[place + 1 :])) if left else Universe()
-    if len(pieces) > 1:
-        yield from (Universe((piece,)) for piece in pieces)
+
+
+def _levels_of(variable: Variable, *choices: LevelChoice) -> LevelChoice:
+    """Return the levels that any of some choices has."""
+    return LevelChoice(tuple(variable.levels[i] for i in sorted(set[int]().union(*(c.among(variable) for c in choices)))))
 
 
 def _wider(variable: Variable, choice: LevelChoice) -> Iterator[LevelChoice]:
@@ -261,7 +272,8 @@ def _analyses(analysis: Analysis, known: Mapping[str, Variable]) -> Iterator[Ana
     """Yield analyses with one change: a variable with coarser levels, one side or variable less, one term less."""
     for fields in _changed(analysis, known):
         try:
-            yield type(analysis).from_dict({**analysis.to_dict(), **fields})
+            changed = {**analysis.to_dict(), **fields}
+            yield type(analysis).from_dict({name: value for name, value in changed.items() if value is not None})
         except SfumatoError:
             continue
 
@@ -281,6 +293,7 @@ def _changed(analysis: Analysis, known: Mapping[str, Variable]) -> Iterator[dict
         names = getattr(analysis, field)
         for place in sorted(range(len(names)), key=lambda i: (not known[names[i]].known, -i)):  # known sides first
             yield {field: [*names[:place], *names[place + 1 :]]}
+    yield from ({name: None} for name, one in analysis.parameters().items() if one.columns == "one" and getattr(analysis, name))
 
 
 def _formulas(terms: Terms, known: Mapping[str, Variable]) -> Iterator[Terms]:
@@ -299,5 +312,6 @@ def _renamed(term: Term, name: str, other: str) -> Term:
 
 def _coarser(name: str, known: Mapping[str, Variable]) -> Iterable[str]:
     """Return the recodes of a variable that have fewer levels, the finest first."""
-    found = [v for v in known.values() if v.base is not None and v.base.name == name and len(v.levels) < len(known[name].levels)]
-    return [v.name for v in sorted(found, key=lambda v: (-len(v.levels), v.name))]
+    recodes = (v for v in known.values() if v.base is not None and v.base.name == name)
+    found = [(-len(v.levels), v.name) for v in recodes if len(v.levels) < len(known[name].levels)]
+    return [other for _, other in sorted(found)]
