@@ -232,7 +232,8 @@ def _candidates(question: Question, rule: str) -> Iterator[tuple[Universe, Analy
 def _wording(universe: Universe, analysis: Analysis, known: Mapping[str, Variable]) -> str | None:
     """Return what two candidates are the same by; None for a universe that chooses nothing."""
     try:
-        return f"{Selection.of(universe, known).words()}|{universe.to_json() if len(universe.pieces) > 1 else ''}|{analysis.wording()}"
+        pieces = universe.to_json() if len(universe.pieces) > 1 else ""
+        return f"{Selection.of(universe, known).words()}|{pieces}|{analysis.wording()}"
     except SfumatoError:
         return None
 
