@@ -48,6 +48,7 @@ class AskOptions:
     list_: bool = flag("Show every analysis with its parameters, and stop.", panel=METHOD)
     chart: Path | None = output_field("Draw the answer (.svg or .png); residuals have a chart.")
     user: str | None = option("Who asks, for the accounts and the log; your name on this machine if not given.")
+    price: bool = flag("Say what the question would cost, and do not ask it.")
     as_json: Json = False
 
 
@@ -74,7 +75,13 @@ def ask(options: AskOptions) -> None:
     if chosen is None:
         _describe(screen, found)
         return
-    answer = opened.ask(found, options.universe, chosen, user=options.user or getpass.getuser())
+    user = options.user or getpass.getuser()
+    if options.price:
+        price = opened.price(found, options.universe, chosen, user=user)
+        screen.say(str(price))
+        screen.answer(price.to_json())
+        return
+    answer = opened.ask(found, options.universe, chosen, user=user)
     screen.say(str(answer))
     screen.answer(answer.to_json())
     if isinstance(answer, mas.Refusal):

@@ -196,12 +196,29 @@ class Balance:
         self.settle()
         if (self.spent + added)[here].max(initial=0.0) <= limit:
             return True
+        return bool(self._after(charges)[here].max(initial=0.0) <= limit)
+
+    def dearest(self, charges: Sequence[Charge], limit: float) -> tuple[float, float]:
+        """Return what some charges would tell, and what is left below a limit, of the record for which that is fewest times."""
+        self.settle()
+        after, here = self._after(charges), sum((self._spread(c) for c in charges), np.zeros(self.formal.shape)) > 0
+        cost, left = np.maximum(after - self.spent, 0.0)[here], np.maximum(limit - self.spent, 0.0)[here]
+        if not here.any() or not cost.any():
+            return 0.0, float(limit - self.spent.max(initial=0.0))
+        worst = int(np.argmin(np.divide(left, cost, out=np.full(cost.shape, np.inf), where=cost > 0)))
+        return float(cost[worst]), float(left[worst])
+
+    def _after(self, charges: Sequence[Charge]) -> Numbers:
+        """Return what would be told of each cell's records after some charges; everything before is settled."""
+        added = sum((self._spread(charge) for charge in charges), np.zeros(self.formal.shape))
+        if self._counts is None:
+            return np.asarray(self.formal + added)
         trial = copy.copy(self)
         trial._precisions = {key: m.copy() for key, m in self._precisions.items()}
         trial._alone = dict(self._alone)
         for charge in charges:
             trial._add(charge)
-        return bool(trial._joint()[here].max(initial=0.0) <= limit)
+        return np.minimum(trial._joint(), self.formal + added)
 
     def pay(self, charge: Charge) -> None:
         """Add a charge."""

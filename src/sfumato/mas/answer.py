@@ -24,16 +24,33 @@ class Refusal:
     """Name of the rule."""
     reason: str
     suggestion: str
+    nearest: Mapping[str, Any] | None = None
+    """The nearest question that would pass, as JSON has it: a universe, and the analysis with its parameters."""
 
     def __str__(self) -> str:
-        return f"Refused by the {self.rule.replace('_', ' ')} rule: {self.reason} {self.suggestion}"
+        said = f"Refused by the {self.rule.replace('_', ' ')} rule: {self.reason} {self.suggestion}"
+        return said if self.nearest is None else f"{said} Nearest question that would pass: {_question(self.nearest)}."
 
     def __bool__(self) -> bool:
         return False
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        return {"refused": True, "rule": self.rule, "reason": self.reason, "suggestion": self.suggestion}
+        told = {"refused": True, "rule": self.rule, "reason": self.reason, "suggestion": self.suggestion}
+        return told if self.nearest is None else {**told, "nearest": dict(self.nearest)}
+
+
+def _question(asked: Mapping[str, Any]) -> str:
+    """Return a question in words for people.
+
+    >>> _question({"universe": [{"sex": ["F"]}], "analysis": "cross_tab", "by": ["state"]})
+    'cross_tab(by=["state"]) of [{"sex": ["F"]}]'
+    """
+    fields = ", ".join(
+        f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in asked.items() if k not in ("universe", "analysis")
+    )
+    about = json.dumps(asked["universe"], ensure_ascii=False) if asked["universe"] else "everybody"
+    return f"{asked['analysis']}({fields}) of {about}" if "analysis" in asked else f"the universe {about}"
 
 
 @dataclass(frozen=True)

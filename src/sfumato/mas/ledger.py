@@ -562,10 +562,7 @@ class Ledger:
         bills: dict[str, list[Charge]] = {payer: [] for payer in limits}
         met: dict[str, set[bytes]] = {payer: set() for payer in limits}
         for payer, limit in limits.items():
-            for one in losses:
-                new = self._new(connection, family, payer, one.keys, met[payer])
-                if (charge := Charge.of(one, new)) is not None:
-                    bills[payer].append(charge)
+            bills[payer] = self._bill(connection, family, payer, losses, met[payer])
             if bills[payer] and not balances[payer].fits(bills[payer], limit):
                 return Refusal(
                     "accounts", "With this, too much would have been asked about some of these records.",
@@ -580,6 +577,33 @@ class Ledger:
             written += [("charge", family, payer, text) for _, _, _, text in rows]
             written += [("answered", family, payer, key.hex()) for key in met[payer]]
         return None, written
+
+    def _bill(
+        self, connection: sqlite3.Connection, family: str, payer: str, losses: Sequence[Loss], met: set[bytes]
+    ) -> list[Charge]:
+        """Return the charges for what is new to a payer."""
+        charges = (Charge.of(one, self._new(connection, family, payer, one.keys, met)) for one in losses)
+        return [charge for charge in charges if charge is not None]
+
+    def affords(
+        self, family: str, losses: Sequence[Loss], limits: Mapping[str, float], variables: Mapping[str, Variable],
+        counts: CellCounts | None = None,
+    ) -> bool:  # fmt: skip
+        """Return whether the accounts of some payers have room for losses; nothing is charged or logged."""
+        with self._lock, self._connection() as connection:
+            balances = self._current(connection, family, tuple(limits), variables, counts)
+            bills = {payer: self._bill(connection, family, payer, losses, set()) for payer in limits}
+            return all(not bill or balances[payer].fits(bill, limits[payer]) for payer, bill in bills.items())
+
+    def dearest(
+        self, family: str, losses: Sequence[Loss], limits: Mapping[str, float], variables: Mapping[str, Variable],
+        counts: CellCounts | None = None,
+    ) -> dict[str, tuple[float, float]]:  # fmt: skip
+        """Return for each payer what losses would tell of its worst-placed record, and what is left of it; nothing is charged."""
+        with self._lock, self._connection() as connection:
+            balances = self._current(connection, family, tuple(limits), variables, counts)
+            bills = {payer: self._bill(connection, family, payer, losses, set()) for payer in limits}
+            return {payer: balances[payer].dearest(bill, limits[payer]) for payer, bill in bills.items()}
 
     def _new(
         self, connection: sqlite3.Connection, family: str, payer: str, keys: Sequence[bytes], met: set[bytes]

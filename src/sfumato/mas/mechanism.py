@@ -27,6 +27,7 @@ from sfumato.mas.perturbation import Counts, Noise
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.register import Register, known_part
+from sfumato.mas.rule import UniverseEvidence
 from sfumato.mas.sums import (
     _SEAL,
     CellSums,
@@ -43,7 +44,7 @@ from sfumato.mas.sums import (
     TotalSums,
     whole,
 )
-from sfumato.mas.universe import Selection, split
+from sfumato.mas.universe import Selection, Universe, in_base, split
 from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers, Whole
 
@@ -64,6 +65,14 @@ class Mechanism:
     dataset: Dataset
     policy: Policy
     question: Question
+    blind: bool = False
+    """Whether confidential values are not looked at: sums are 0 and have no noise, and only losses mean anything."""
+
+    def losses(self, request: SumsRequest) -> tuple[Loss, ...]:
+        """Return what a request would tell of each record: from known variables and public facts, without adding anything up."""
+        blind = replace(self, blind=True)
+        parts = [blind._cells(part) if isinstance(part, CellSums) else blind._totals(part) for part in request.parts.values()]
+        return tuple(loss for _, losses in parts for loss in losses)
 
     def protect(self, request: SumsRequest) -> tuple[ProtectedSums, tuple[Loss, ...]]:
         """Return the protected sums of a request, and what they tell of each record; the caller charges before it tells."""
@@ -135,7 +144,7 @@ class Mechanism:
         shape = [len(v.levels) for v in asked.sides]
         known = tuple(v for v in asked.sides if v.known)
         hidden = tuple(i for i, v in enumerate(asked.sides) if not v.known)
-        if not asked.moments:
+        if not asked.moments and not self.blind:
             self.dataset.cubes.foresee((*self.question.selection.plain.variables, *asked.sides))  # one pass in place of two
         counts, digests = self._register.cells(known, self._known)
         flat = [len(v.levels) if v.known else 1 for v in asked.sides]
@@ -206,6 +215,8 @@ class Mechanism:
 
     def _exact_cells(self, asked: CellSums, moments: Mapping[str, Moment], shape: Sequence[int]) -> dict[str, Numbers]:
         """Add up moments where the records live."""
+        if self.blind:
+            return {name: np.zeros(shape) for name in moments}
         sides = asked.sides
         cells = [f"c{i}" for i in range(len(sides))]
         cube = self.dataset.cubes
@@ -346,7 +357,7 @@ class Mechanism:
     ) -> Numbers:  # fmt: skip
         """Return the noise of each cell: keyed by the records that known variables select, and by what is asked of them."""
         shape = variance.shape
-        if not noise.sd:
+        if not noise.sd or self.blind:
             return np.zeros(shape)
         if not own:  # a count by known variables: the noise that rules see
             return np.broadcast_to(self._register.noisy(sizes, digests) - sizes, shape)
@@ -370,7 +381,8 @@ class Mechanism:
             raise TypeError("shares of a record lie between 0 and 1")
         work = _Totals(asked, bounds, bool(noise.sd))
         back = float(self._scaled_back((), np.array(self._register.cells((), self._known)[0])))
-        values = warehouse.reduce(work, work.columns, self._where) * max(back, 1.0)
+        sums = np.zeros(len(asked.pairs)) if self.blind else warehouse.reduce(work, work.columns, self._where)
+        values = sums * max(back, 1.0)
         n, digest = (int(v.sum()) for v in self._register.cells((), self._known))
         if not noise.sd:
             return ProtectedTotals(_SEAL, values, np.zeros(len(values))), []
@@ -389,7 +401,7 @@ class Mechanism:
             f"{bounds[g].low!r}:{bounds[g].high!r}:{marks[u]}:{v:.9g}" for (u, g), v in zip(asked.pairs, variance, strict=True)
         ]
         keys = [_hashed(f"{n}/{digest}/{about}/{t}/{words}") for t, words in enumerate(sized)]
-        drawn = np.sqrt(variance) * self.dataset.secret.normals(keys, "total")
+        drawn = np.zeros(len(keys)) if self.blind else np.sqrt(variance) * self.dataset.secret.normals(keys, "total")
         sides, key = self._by(asked), _hashed(f"{n}/{digest}/{about}/{sized}").hex()
         named = tuple(_hashed(f"{key}/{i}") for i in range(math.prod(len(v.levels) for v in sides)))
         told = Loss(self._known, sides, loss, named, self._outcome_company(asked, even))
@@ -449,6 +461,32 @@ class Mechanism:
         mean = np.divide(counts @ ends, n, out=np.zeros(len(n)), where=n > 0)
         lived = (top > 0) & np.isfinite(top)
         return top.reshape(shape), float(min(1.0, (mean[lived] / top[lived]).min(initial=1.0)))
+
+
+# --- the sums that rules on universes look at
+
+
+def universe_sums(question: Question) -> tuple[Question, SumsRequest] | None:
+    """Return the cells in which sets with confidential conditions are counted, and of whom; None where no rule needs them."""
+    selection = question.selection
+    base = in_base(selection.variables, selection.chosen)[0]
+    hidden = tuple(v for v in base if not v.known)
+    if not hidden or not any(rule.needs is UniverseEvidence for rule in question.policy.rules):
+        return None
+    exact = not question.policy.counts.sd
+    sides = hidden if not exact and len(selection.pieces) == 1 and _is_product(selection) else base
+    around = replace(question, universe=Universe())
+    around.__dict__["selection"] = Selection((), (np.ones((), bool),)) if exact else known_part(selection)
+    return around, SumsRequest({"cells": CellSums(sides)})
+
+
+def _is_product(selection: Selection) -> bool:
+    """Return whether a universe asks the same of confidential variables wherever its known part is."""
+    plain = selection.plain
+    known = tuple(i for i, v in enumerate(plain.variables) if v.known)
+    hidden = tuple(i for i, v in enumerate(plain.variables) if not v.known)
+    whole = plain.chosen.any(axis=known, keepdims=True) & plain.chosen.any(axis=hidden, keepdims=True)
+    return bool((whole == plain.chosen).all())
 
 
 # --- reductions over records
@@ -584,6 +622,8 @@ def kept(drop: Drop, dataset: Dataset, question: Question) -> str:
     """Return the SQL condition that a record of the universe is kept by the subsample (section 4)."""
     if isinstance(drop, DropShare):
         return dataset.secret.kept(_set_key(dataset, known_part(question.selection)), drop.share) if drop.share else "TRUE"
+    if drop == DropQ(q=0):
+        return "TRUE"
     key = _set_key(dataset, question.selection)
     if isinstance(drop, DropEnough):
         plain = question.selection.plain

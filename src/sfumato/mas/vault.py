@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,21 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, unknown_name
 from sfumato.files import sweep, whole_folder, write_text
-from sfumato.mas.accounts import loss_of
+from sfumato.mas.accounts import Accounts, loss_of
 from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cutpoint_strategies import Preview
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, load
 from sfumato.mas.ledger import Alert, CellCounts, Ledger, Place, alerts_in, project_account
-from sfumato.mas.mechanism import Mechanism
+from sfumato.mas.mechanism import Mechanism, universe_sums
 from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import LevelRecode
@@ -43,10 +42,11 @@ from sfumato.mas.registration import (
     remove_registered,
     write_version,
 )
+from sfumato.mas.remedies import Price, losses_of, nearest, takes_one_step
 from sfumato.mas.rule import UniverseEvidence
 from sfumato.mas.shelf import Shelf, all_tables, published
-from sfumato.mas.sums import CellSums, Loss, SumsRequest
-from sfumato.mas.universe import Selection, Spec, Universe, in_base
+from sfumato.mas.sums import Loss
+from sfumato.mas.universe import Selection, Spec, Universe
 from sfumato.mas.usage import UsageReport, usage_of
 from sfumato.mas.variable import Variable
 from sfumato.schema.schema import Schema
@@ -150,18 +150,12 @@ class Answering:
     def _universe(self) -> UniverseEvidence:
         """Return noisy counts of the sets that form the universe, where its conditions are confidential."""
         question = self.question
-        selection = question.selection
-        base = in_base(selection.variables, selection.chosen)[0]
-        hidden = tuple(v for v in base if not v.known)
-        if not hidden or not any(rule.needs is UniverseEvidence for rule in question.policy.rules):
+        if (counted := universe_sums(question)) is None:
             return UniverseEvidence(question, None)
-        exact = not question.policy.counts.sd
-        sides = hidden if not exact and len(selection.pieces) == 1 and _is_product(selection) else base
-        around = dataclasses.replace(question, universe=Universe())
-        around.__dict__["selection"] = Selection((), (np.ones((), bool),)) if exact else known_part(selection)
-        sums, losses = Mechanism(self.dataset, question.policy, around).protect(SumsRequest({"cells": CellSums(sides)}))
+        about, request = counted
+        sums, losses = Mechanism(self.dataset, question.policy, about).protect(request)
         self.losses += losses
-        register, known = self.dataset.register(question.policy), known_part(selection)
+        register, known = self.dataset.register(question.policy), known_part(question.selection)
         n = max(register.count(known), 1.0)
         return UniverseEvidence(question, sums.cells("cells"), {u: register.count(known, u) / n for u in question.codebook.units})
 
@@ -171,15 +165,6 @@ def cell_counts(dataset: Dataset, policy: Policy) -> CellCounts | None:
     if policy.accounts.others == "known":
         return None
     return lambda table: dataset.cubes.of(table).counts
-
-
-def _is_product(selection: Selection) -> bool:
-    """Return whether a universe asks the same of confidential variables wherever its known part is."""
-    plain = selection.plain
-    known = tuple(i for i, v in enumerate(plain.variables) if v.known)
-    hidden = tuple(i for i, v in enumerate(plain.variables) if not v.known)
-    whole = plain.chosen.any(axis=known, keepdims=True) & plain.chosen.any(axis=hidden, keepdims=True)
-    return bool((whole == plain.chosen).all())
 
 
 def _meanings(question: Question) -> Iterator[str]:
@@ -523,7 +508,8 @@ class Vault:
         else:
             told, place = {"outcome": "answered", "citation": found.citation}, Place(about, question.selection)
         settled = self._settled(answering, user, told, place)
-        return found if settled is None else settled
+        found = found if settled is None else settled
+        return self._helpful(answering, found, user) if isinstance(found, Refusal) else found
 
     def check(
         self, dataset: str | Dataset, universe: Spec = None, policy: Policy | None = None, *, user: str = "custodian"
@@ -538,7 +524,46 @@ class Vault:
         refusal = found if isinstance(found, Refusal) else None
         told = {"outcome": "passed"} if refusal is None else {"outcome": "refused", "rule": refusal.rule}
         settled = self._settled(answering, user, told)
-        return refusal if settled is None else settled
+        refusal = refusal if settled is None else settled
+        return None if refusal is None else self._helpful(answering, refusal, user)
+
+    def price(
+        self, dataset: str | Dataset, universe: Spec, analysis: Analysis, policy: Policy | None = None, *, user: str = "custodian"
+    ) -> Price:
+        """Return what a question would cost its worst-placed record, without asking it; nothing is computed, charged or logged.
+
+        It depends on known variables, public facts and the accounts. What is on the shelf, or was answered before, is free.
+        """
+        about, question = self._question(dataset, universe, analysis, policy)
+        accounts = question.policy.accounts
+        limits = self._limits(about, accounts, user)
+        free = policy is None and (shelf := self.shelf(about)) is not None and shelf.answer(question, about) is not None
+        losses = () if free or math.isinf(min(limits.values())) else losses_of(about, question)
+        found = self.ledger.dearest(about.name, losses, limits, about.variables, cell_counts(about, question.policy))
+        left = dict(zip(("user", "common"), (left for _, left in found.values()), strict=True))
+        times, loss = min((left / cost if cost else math.inf, -cost) for cost, left in found.values())
+        return Price(-loss, left, bool(loss) and not takes_one_step(question), times)
+
+    def _limits(self, dataset: Dataset, accounts: Accounts, user: str) -> dict[str, float]:
+        """Return what may be told of a record from now on: to a user, and to those who share the common account."""
+        project, told = self.projects().get(user), self._told_to_all(dataset)
+        return {user: accounts.limit(user=True) - told, project_account(project): accounts.limit(project) - told}
+
+    def _helpful(self, answering: Answering, refusal: Refusal, user: str) -> Refusal:
+        """Return a refusal with the nearest question that would be answered, found without a confidential value."""
+        dataset, policy = answering.dataset, answering.question.policy
+        limits = self._limits(dataset, policy.accounts, user)
+
+        def affordable(other: Question) -> bool:
+            if math.isinf(min(limits.values())):
+                return True
+            try:
+                losses = losses_of(dataset, other)
+            except SfumatoError:
+                return False
+            return self.ledger.affords(dataset.name, losses, limits, dataset.variables, cell_counts(dataset, policy))
+
+        return replace(refusal, nearest=nearest(dataset, answering.question, refusal, affordable))
 
     def _question(
         self, dataset: str | Dataset, universe: Spec, analysis: Analysis, policy: Policy | None
