@@ -22,7 +22,11 @@ def run() -> dict[str, float]:
     less = {f"{title}: {one.title}, right less bar": one.success.rate - one.limit for title, one in found}
     broken = {f"broken: {one.title}": float(one.verdict == "BROKEN") for title, one in found if title == hardened.title}
     formal = {f"{title}: {one.title}, formal limit": one.formal for title, one in found}
-    expected = {f"{title}: {one.title}, right as calculated": one.calculated for title, one in found if one.calculated == one.calculated}
+    expected = {
+        f"{title}: {one.title}, right as calculated": one.calculated
+        for title, one in found
+        if one.calculated == one.calculated
+    }
     return less | broken | formal | expected
 
 

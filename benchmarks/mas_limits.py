@@ -29,7 +29,11 @@ def run() -> dict[str, float]:
     for n in SIZES:
         for name, policy, served in ru_map(n):
             at = f"{n:,}, {policy}"
-            result |= {f"{at}: answered": served.answered, f"{at}: regressions": served.models, f"{at}: overlap": served.overlap}
+            result |= {
+                f"{at}: answered": served.answered,
+                f"{at}: regressions": served.models,
+                f"{at}: overlap": served.overlap,
+            }
             result |= {f"{at}: off, cells of {size}": off for size, off in served.errors.items()}
             if policy == f"{name} as it is" and (name, n) in MOST_OFF:
                 size, most = MOST_OFF[name, n]

@@ -18,7 +18,7 @@ from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.rules import SetRule
-from sfumato.mas.sums import CellSums, SumsRequest
+from sfumato.mas.sums import SumsRequest, TableSums
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Answering, DryRun, Vault
 from sfumato.schema import Attribute, Schema
@@ -81,7 +81,7 @@ def refusal(vault: Vault, universe: object, policy: Policy | None = None) -> Ref
 def records_in(dataset: Dataset, universe: object) -> int:
     """How many records are in a universe, exactly."""
     question = Question(dataset.codebook, Policy.open(), Universe.of(universe), DryRun())
-    sums, losses = Mechanism(dataset, question.policy, question).protect(SumsRequest({"all": CellSums(())}))
+    sums, losses = Mechanism(dataset, question.policy, question).protect(SumsRequest({"all": TableSums(())}))
     assert not sum(float(loss.amounts.sum()) for loss in losses)
     return int(sums.cells("all").n)
 

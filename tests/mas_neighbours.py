@@ -19,7 +19,16 @@ from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import LevelRecode
 from sfumato.mas.question import Question
-from sfumato.mas.sums import CellSums, Confidential, Loss, Moment, ProtectedSums, Request, SumsRequest, TotalSums
+from sfumato.mas.sums import (
+    Confidential,
+    Moment,
+    PrivacyLoss,
+    ProtectedSums,
+    Request,
+    SumsRequest,
+    TableSums,
+    TotalSums,
+)
 from sfumato.mas.universe import Selection, Universe
 from sfumato.mas.variable import Variable, VariableBins
 from sfumato.mas.vault import DryRun, Vault
@@ -80,7 +89,7 @@ def question(dataset: Dataset, policy: Policy, universe: Any = None) -> Question
 
 def protected(
     dataset: Dataset, policy: Policy, universe: Any, part: Request
-) -> tuple[ProtectedSums, tuple[Loss, ...], Mechanism]:
+) -> tuple[ProtectedSums, tuple[PrivacyLoss, ...], Mechanism]:
     """What the mechanism makes of one request, and what it charges for it."""
     mechanism = Mechanism(dataset, policy, question(dataset, policy, universe))
     sums, losses = mechanism.protect(SumsRequest({"part": part}))
@@ -186,7 +195,7 @@ def values_of(dataset: Dataset, gaps: bool) -> list[dict[str, Any]]:
     return [{"sick": a, "work": b, "pay": c} for a, b, c in itertools.product(("no", "yes"), work, pay)]
 
 
-def charged(frame: pd.DataFrame, losses: Sequence[Loss]) -> np.ndarray:
+def charged(frame: pd.DataFrame, losses: Sequence[PrivacyLoss]) -> np.ndarray:
     """What each record is charged, by its known variables."""
     out = np.zeros(len(frame))
     for loss in losses:
@@ -236,7 +245,7 @@ def universe(rng: np.random.Generator, dataset: Dataset) -> list[dict[str, list[
     return made
 
 
-def cells(rng: np.random.Generator, dataset: Dataset) -> CellSums:
+def cells(rng: np.random.Generator, dataset: Dataset) -> TableSums:
     """A table with any sides and moments."""
     pay = dataset.variables["pay"]
     sides: list[Variable] = [dataset.variables[n] for n in ("sex", "age", "sick", "work", "job")] + [
@@ -252,7 +261,7 @@ def cells(rng: np.random.Generator, dataset: Dataset) -> CellSums:
             moments[f"m{i}"] = Moment(weights=max(weights, 1)) if dataset.weighted else Moment()
         else:
             moments[f"m{i}"] = Moment(dataset.variables[name], int(rng.integers(0, 4)), weights, centre)
-    return CellSums(tuple(chosen), moments, str(rng.choice(["counts", "amounts", "models"])))
+    return TableSums(tuple(chosen), moments, str(rng.choice(["counts", "amounts", "models"])))
 
 
 def totals(rng: np.random.Generator, dataset: Dataset) -> TotalSums:

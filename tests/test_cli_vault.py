@@ -12,10 +12,10 @@ from commands import document, run, shell
 from typer.testing import Result
 
 from sfumato.contract import Draws
+from sfumato.mas.accounts import right_of
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.perturbation import ledger_key
-from sfumato.mas.accounts import right_of
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Role, Schema

@@ -151,7 +151,9 @@ def test_each_question_is_the_one_that_tells_most_for_its_price(bench: Bench) ->
 
 
 @pytest.mark.parametrize("name", ["hardened", "guaranteed"])
-def test_the_noise_and_the_price_of_a_table_are_those_of_the_mechanism(bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_noise_and_the_price_of_a_table_are_those_of_the_mechanism(
+    bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planner, questions = planned(bench, Policy.named(name))
     question = next(q for q in questions if len(q.sides) == 1)
     caught: list[tuple[ProtectedSums, float]] = []
@@ -168,7 +170,7 @@ def test_the_noise_and_the_price_of_a_table_are_those_of_the_mechanism(bench: Be
     variances = sums.cells("cells").variances["n"]
     first = question.readings[0]
     levels = planner.server.dataset.variables[question.sides[0]].levels
-    rounding = (planner.server.policy.counts.base ** 2 - 1) / 12
+    rounding = (planner.server.policy.counts.base**2 - 1) / 12
     assert first.variance - rounding - 0.01 == pytest.approx(variances[levels.index(first.cell[0])].max(), rel=0.02)
     assert question.loss == pytest.approx(1 / variances[levels.index(first.cell[0])].max(), rel=0.02)
     assert question.dearest <= dearest

@@ -45,7 +45,9 @@ def ask(vault: Vault, analysis: Correlation) -> Answer:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_correlations_are_pairwise_complete_and_those_of_numpy(vault: Vault, frame: pd.DataFrame, weighted: bool) -> None:
+def test_correlations_are_pairwise_complete_and_those_of_numpy(
+    vault: Vault, frame: pd.DataFrame, weighted: bool
+) -> None:
     """year lies a million standard deviations from zero."""
     answer = ask(vault, Correlation(("z", "age", "income", "year"), weighted=weighted, errors="classical"))
     table = answer.frame("pairs").set_index(["variable", "with"])
@@ -80,7 +82,9 @@ def test_intervals_cover_the_correlation_of_the_file_and_errors_include_the_nois
     data = pd.DataFrame({"age": rng.normal(50, 10, n), "land": rng.gamma(1, 5, n), "hours": rng.normal(30, 8, n)})
     data["income"] = 3 * data["hours"] + rng.normal(0, 30, n)
     data.loc[:50, "hours"] = np.nan
-    frozen = vault_of(tmp_path / "v", data, {"hours": "confidential", "income": "confidential"}, HARDENED).dataset("data")
+    frozen = vault_of(tmp_path / "v", data, {"hours": "confidential", "income": "confidential"}, HARDENED).dataset(
+        "data"
+    )
 
     def asked(seed: int, under: Policy) -> tuple[float, float]:
         one = dataclasses.replace(frozen, secret=Secret(Draws(seed)))
@@ -95,22 +99,32 @@ def test_intervals_cover_the_correlation_of_the_file_and_errors_include_the_nois
     assert (np.abs(tries[:, 0] - exact) <= 1.96 * tries[:, 1]).mean() >= 0.92
     noise = np.sqrt(max(np.median(tries[:, 1]) ** 2 - sampled**2, 0.0))
     if policy is MUCH and errors == "classical":
-        assert tries[:, 0].std() == pytest.approx(noise, rel=0.35, abs=1e-9)  # three standard errors of a spread of forty
+        assert tries[:, 0].std() == pytest.approx(
+            noise, rel=0.35, abs=1e-9
+        )  # three standard errors of a spread of forty
 
 
 def test_a_pair_is_the_same_whatever_else_is_asked_for(tmp_path: Path, frame: pd.DataFrame) -> None:
     vault = Vault.create(tmp_path / "v", HARDENED)
     vault.freeze("survey", microdata(frame))
     first = ask(vault, Correlation(("age", "income"))).tables["pairs"][0]
-    more = [r for r in ask(vault, Correlation(("z", "income", "age"))).tables["pairs"] if r["variable"] != "z" and r["with"] != "z"]
+    more = [
+        r
+        for r in ask(vault, Correlation(("z", "income", "age"))).tables["pairs"]
+        if r["variable"] != "z" and r["with"] != "z"
+    ]
     assert more == [first]
-    assert ask(vault, Correlation(("income", "age"))).to_bytes() == ask(vault, Correlation(("age", "income"))).to_bytes()
+    assert (
+        ask(vault, Correlation(("income", "age"))).to_bytes() == ask(vault, Correlation(("age", "income"))).to_bytes()
+    )
 
 
 def test_what_does_not_vary_or_is_nearly_the_same_is_refused(tmp_path: Path) -> None:
     n, rng = 2_000, np.random.default_rng(2)
     x = rng.normal(30, 8, n)
-    data = pd.DataFrame({"age": rng.normal(50, 10, n), "x": x, "y": x + rng.normal(0, 0.01, n), "same": np.full(n, 3.0)})
+    data = pd.DataFrame(
+        {"age": rng.normal(50, 10, n), "x": x, "y": x + rng.normal(0, 0.01, n), "same": np.full(n, 3.0)}
+    )
     vault = vault_of(tmp_path / "v", data, {"x": "confidential", "y": "confidential"}, HARDENED)
     for of, rules in ((("x", "y"), {"high_correlation"}), (("age", "same"), {"no_variation"})):
         found = vault.ask("data", None, Correlation(of), Policy.open().with_(rules=(HighCorrelation(),)))

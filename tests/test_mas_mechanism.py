@@ -43,7 +43,7 @@ from sfumato.mas.drop_q import DropQ
 from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
-from sfumato.mas.sums import CellSums, Moment, ProtectedSums, Request, TotalSums
+from sfumato.mas.sums import Moment, ProtectedSums, Request, TableSums, TotalSums
 from sfumato.mas.value_counts import contents_of
 from sfumato.mas.variable import VariableBins
 from sfumato.mas.vault import Vault
@@ -88,7 +88,7 @@ def factor_of(mechanism: Mechanism, asked: Request, frame: pd.DataFrame) -> np.n
         f"SELECT CASE WHEN {mechanism._kept} THEN 1 ELSE 0 END AS kept FROM records"
     )
     kept, known = found["kept"].astype(bool), charged_part(mechanism, frame)
-    sides = [v for v in asked.sides if v.known] if isinstance(asked, CellSums) else []
+    sides = [v for v in asked.sides if v.known] if isinstance(asked, TableSums) else []
     shape = [len(v.levels) for v in sides]
     cell = np.ravel_multi_index([codes(frame, v) for v in sides], shape) if sides else np.zeros(len(frame), int)
     n, left = (np.bincount(cell[known & some], minlength=cell.max() + 1) for some in (np.ones_like(kept), kept))
@@ -104,7 +104,7 @@ def charged_part(mechanism: Mechanism, frame: pd.DataFrame) -> np.ndarray:
 
 def balanced(mechanism: Mechanism, asked: Request, name: str) -> list[int]:
     """The numbers of levels of sides, confidential ones as negatives, where the noise of counts adds up to 0 over these."""
-    if name != "n" or not isinstance(asked, CellSums) or mechanism._hidden or all(v.known for v in asked.sides):
+    if name != "n" or not isinstance(asked, TableSums) or mechanism._hidden or all(v.known for v in asked.sides):
         return []
     return [len(v.levels) * (1 if v.known else -1) for v in asked.sides]
 
@@ -198,7 +198,7 @@ def test_an_establishment_is_charged_for_all_its_records_together(tiny: Callable
     alone = replace(dataset)
     alone.__dict__["together"] = 1
     settings = policy(np.random.default_rng(0))
-    asked = CellSums((dataset.variables["sick"],))
+    asked = TableSums((dataset.variables["sick"],))
     (wide, _, _), (narrow, _, _) = protected(dataset, settings, None, asked), protected(alone, settings, None, asked)
     assert wide.cells("part").variances["n"].min() > narrow.cells("part").variances["n"].min()
 
@@ -206,12 +206,12 @@ def test_an_establishment_is_charged_for_all_its_records_together(tiny: Callable
 def test_a_yes_or_no_in_a_table_costs_exactly_one_over_the_variance(tiny: Callable[..., Made]) -> None:
     dataset, frame = tiny("plain")
     settings = Policy.open().set({"counts.sd": 3.0, "amounts.sd": 4.0, "models.sd": 1.0})
-    _, losses, _ = protected(dataset, settings, None, CellSums((dataset.variables["sick"],)))
+    _, losses, _ = protected(dataset, settings, None, TableSums((dataset.variables["sick"],)))
     assert charged(frame, losses) == pytest.approx(1 / 9)  # one cell tells the other
-    _, losses, _ = protected(dataset, settings, None, CellSums((dataset.variables["work"],)))
+    _, losses, _ = protected(dataset, settings, None, TableSums((dataset.variables["work"],)))
     assert charged(frame, losses) == pytest.approx(2 / 9 * 2 / 3)
     moved = {"s": Moment(dataset.variables["pay"], 1, 0, (LOW + HIGH) / 2)}
-    _, losses, _ = protected(dataset, settings, None, CellSums((), moved, "amounts"))
+    _, losses, _ = protected(dataset, settings, None, TableSums((), moved, "amounts"))
     assert charged(frame, losses) == pytest.approx(1 / 16)
 
 
@@ -227,9 +227,10 @@ def requests(dataset: Dataset) -> list[tuple[Any, Request]]:
     v, rng = dataset.variables, np.random.default_rng(3)
     amount = {"s": Moment(v["pay"], 1, 0, 60.0), "ss": Moment(v["pay"], 2, 1, 60.0)}
     many = [
-        (None, CellSums((v["sick"], v["sex"]), amount, "amounts")), (None, CellSums((v["sick"], v["work"]))),
-        ([{"work": ["full"]}], CellSums((v["sick"],))), ([{"work": ["full", "part"]}], CellSums((v["sick"],))),
-        (None, CellSums((VariableBins.of(v["pay"], EDGES),))), (None, CellSums((v["sex"],), {"t": Moment(v["pay"], 1)}, "amounts")),
+        (None, TableSums((v["sick"], v["sex"]), amount, "amounts")), (None, TableSums((v["sick"], v["work"]))),
+        ([{"work": ["full"]}], TableSums((v["sick"],))), ([{"work": ["full", "part"]}], TableSums((v["sick"],))),
+        (None, TableSums((VariableBins.of(v["pay"], EDGES),))),
+        (None, TableSums((v["sex"],), {"t": Moment(v["pay"], 1)}, "amounts")),
     ]  # fmt: skip
     made = totals(rng, dataset)
     return [*many, (None, made), ([{"sick": ["yes"]}], made)]
@@ -286,7 +287,7 @@ def test_the_total_of_a_table_with_empty_cells_has_the_variance_that_is_publishe
     for chosen, count in ((None, 40), ({"sick": "yes"}, 20)):
         found = []
         for keyed in secrets(dataset, 300):
-            sums, _, _ = protected(keyed, settings, chosen, CellSums(sides))
+            sums, _, _ = protected(keyed, settings, chosen, TableSums(sides))
             whole = sums.cells("part").margin(())
             found.append(float(whole.n) - count)
         assert np.square(found).mean() == pytest.approx(float(whole.variances["n"]), rel=5 * np.sqrt(2 / 300))
@@ -324,15 +325,15 @@ def test_other_bounds_and_other_groups_of_a_recode_have_fresh_noise(tiny: Callab
     turned = replace(job, groups=tuple(1 - g for g in job.groups))
     wider = replace(pay, bounds=(LOW - 10, HIGH + 10))
 
-    def noisy(asked: CellSums) -> np.ndarray:
+    def noisy(asked: TableSums) -> np.ndarray:
         sums, _, _ = protected(dataset, settings, None, asked)
         name = "s" if "s" in asked.moments else "n"
         return np.asarray(sums.cells("part").sums[name] / np.sqrt(sums.cells("part").variances[name]))
 
-    plain = noisy(CellSums((job,)))
-    assert not np.isclose(plain - plain.mean(), noisy(CellSums((turned,))) - plain.mean()).any()
+    plain = noisy(TableSums((job,)))
+    assert not np.isclose(plain - plain.mean(), noisy(TableSums((turned,))) - plain.mean()).any()
     one, two = (
-        protected(dataset, settings, None, CellSums((), {"s": Moment(x, 1, 0, 60.0)}, "amounts")) for x in (pay, wider)
+        protected(dataset, settings, None, TableSums((), {"s": Moment(x, 1, 0, 60.0)}, "amounts")) for x in (pay, wider)
     )
     assert set(one[1][0].keys).isdisjoint(two[1][0].keys)
 
@@ -378,8 +379,8 @@ class Others(Rows):
 def test_the_order_of_sides_changes_neither_noise_nor_price(tiny: Callable[..., Made]) -> None:
     dataset, _ = tiny("plain")
     v, settings = dataset.variables, Policy.open().set({"counts.sd": 3.0})
-    one, told, _ = protected(dataset, settings, None, CellSums((v["sick"], v["sex"], v["work"])))
-    two, again, _ = protected(dataset, settings, None, CellSums((v["work"], v["sick"], v["sex"])))
+    one, told, _ = protected(dataset, settings, None, TableSums((v["sick"], v["sex"], v["work"])))
+    two, again, _ = protected(dataset, settings, None, TableSums((v["work"], v["sick"], v["sex"])))
     assert np.array_equal(one.cells("part").n, two.cells("part").n.transpose(1, 2, 0))
     assert told[0].keys == again[0].keys
 
@@ -387,13 +388,13 @@ def test_the_order_of_sides_changes_neither_noise_nor_price(tiny: Callable[..., 
 def test_counts_are_charged_once_whatever_is_asked_beside_them(tiny: Callable[..., Made]) -> None:
     dataset, _ = tiny("plain")
     v, settings = dataset.variables, Policy.open().set({"counts.sd": 3.0, "amounts.sd": 3.0, "models.sd": 2.0})
-    _, plain, _ = protected(dataset, settings, None, CellSums((v["sick"], v["sex"])))
-    asked = {kind: CellSums((v["sick"], v["sex"]), {"s": Moment(v["pay"], 1)}, kind) for kind in ("amounts", "models")}
+    _, plain, _ = protected(dataset, settings, None, TableSums((v["sick"], v["sex"])))
+    asked = {kind: TableSums((v["sick"], v["sex"]), {"s": Moment(v["pay"], 1)}, kind) for kind in ("amounts", "models")}
     told = {kind: protected(dataset, settings, None, one)[1] for kind, one in asked.items()}
     assert all(plain[0].keys == losses[0].keys for losses in told.values())
     assert set(told["amounts"][1].keys).isdisjoint(told["models"][1].keys)  # other noise is another answer
-    inside, _, _ = protected(dataset, settings, {"sex": "F"}, CellSums((v["sick"],)))
-    table, _, _ = protected(dataset, settings, None, CellSums((v["sick"], v["sex"])))
+    inside, _, _ = protected(dataset, settings, {"sex": "F"}, TableSums((v["sick"],)))
+    table, _, _ = protected(dataset, settings, None, TableSums((v["sick"], v["sex"])))
     assert np.array_equal(inside.cells("part").n, table.cells("part").n[:, 0])  # the same set, the same noise
 
 
@@ -414,8 +415,8 @@ def test_the_best_attacker_is_right_as_often_as_the_bound_says_and_not_more(tmp_
     dataset = Vault(tmp_path, Draws(4), Policy.open()).freeze("tiny", Microdata(frame, attributes))
     v = dataset.variables
     settings = Policy.open().set({"counts.sd": 3.0})
-    alone = CellSums((v["area"],))
-    asked = [(None, CellSums((v["area"], v["sick"]))), ({"sick": "yes"}, alone), ({"sick": "no"}, alone)]
+    alone = TableSums((v["area"],))
+    asked = [(None, TableSums((v["area"], v["sick"]))), ({"sick": "yes"}, alone), ({"sick": "no"}, alone)]
     others = np.zeros((areas, 2))
     rest = np.delete(np.arange(areas * each), target)
     np.add.at(others, (rest // each, (sick[rest] == "yes").astype(int)), 1)
@@ -520,7 +521,7 @@ def test_a_number_without_public_bounds_has_no_noisy_sum(tiny: Callable[..., Mad
     free = replace(dataset.variables["pay"], bounds=None)
     settings = Policy.open().set({"counts.sd": 3.0, "amounts.sd": 3.0, "models.sd": 2.0})
     with pytest.raises(DataError, match="no public bounds"):
-        protected(dataset, settings, None, CellSums((), {"s": Moment(free, 1)}, "amounts"))
+        protected(dataset, settings, None, TableSums((), {"s": Moment(free, 1)}, "amounts"))
 
 
 def test_factors_of_confidential_variables_are_refused(tiny: Callable[..., Made]) -> None:

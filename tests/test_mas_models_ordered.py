@@ -73,19 +73,25 @@ def test_errors_are_those_of_the_expected_information(vault: Vault) -> None:
         return np.diff(below, axis=0, prepend=0.0, append=1.0)
 
     steps = np.array([1e-4, 1e-4, 1e-6])
-    slopes = np.array([(shares(beta + s * e) - shares(beta - s * e)) / (2 * s) for s, e in zip(steps, np.eye(3), strict=True)])
+    slopes = np.array(
+        [(shares(beta + s * e) - shares(beta - s * e)) / (2 * s) for s, e in zip(steps, np.eye(3), strict=True)]
+    )
     information = np.einsum("icn,jcn->ij", slopes / shares(beta), slopes)
     expected = np.sqrt(np.diag(np.linalg.inv(information)))
     assert table.loc[order, "standard error"].to_numpy(float) == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("policy", [HARDENED, Policy.open().set({"models.sd": 6.0, "amounts.clip": True})], ids=["hardened", "much"])
+@pytest.mark.parametrize(
+    "policy", [HARDENED, Policy.open().set({"models.sd": 6.0, "amounts.clip": True})], ids=["hardened", "much"]
+)
 def test_intervals_cover_those_of_the_file(vault: Vault, policy: Policy) -> None:
     data = vault.dataset("data")
 
     def told(seed: int, under: Policy) -> np.ndarray:
         one = dataclasses.replace(data, secret=Secret(Draws(seed)))
-        found = Answering(one, Question(one.codebook, under, Universe.of(None), OrderedLogit("health ~ age + sex"))).answer()
+        found = Answering(
+            one, Question(one.codebook, under, Universe.of(None), OrderedLogit("health ~ age + sex"))
+        ).answer()
         assert isinstance(found, Answer), str(found)
         return found.frame()[["coefficient", "standard error"]].to_numpy(float)
 

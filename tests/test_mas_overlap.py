@@ -99,6 +99,11 @@ def test_users_see_nothing_of_alerts_and_what_is_refused_or_only_checked_raises_
 def test_alerts_compare_known_variables_alone(survey: tuple[Vault, pd.DataFrame]) -> None:
     """Otherwise a line of the log would depend on confidential values."""
     vault, _ = survey
-    for universe in ({"sex": "F", "sick": "yes"}, {**ALL_BUT_FEW, "sick": "yes"}, {"sex": "M", "sick": "yes"}, {"sex": "M"}):
+    for universe in (
+        {"sex": "F", "sick": "yes"},
+        {**ALL_BUT_FEW, "sick": "yes"},
+        {"sex": "M", "sick": "yes"},
+        {"sex": "M"},
+    ):
         assert isinstance(vault.ask("survey", universe, CrossTab(("state",)), user="ann"), Answer)
     assert [(a.entry.seq, [e.seq for e in a.near]) for a in vault.alerts()] == [(2, [1])]

@@ -91,13 +91,18 @@ def test_what_was_told_is_that_of_the_counts_that_were_answered_and_of_the_froze
     vault.ask("survey", None, CrossTab(("sick",)), user="ann")
     data, accounts, counts = vault.dataset("survey"), HARDENED.accounts, HARDENED.counts
     n, p = len(FRAME), np.array(data.variables["sick"].shares)
-    loss = 1 / (counts.sd**2 + counts.growth * n * float((p * (1 - p)).mean()))  # one count goes down, and the other follows
+    loss = 1 / (
+        counts.sd**2 + counts.growth * n * float((p * (1 - p)).mean())
+    )  # one count goes down, and the other follows
     right = 100 * NormalDist().cdf(math.sqrt(loss + data.frozen_loss) / 2)
     usage = vault.usage("survey")
     assert usage.informed == pytest.approx(right, abs=0.05)
     assert 50 < usage.right <= usage.informed
     text = " ".join(policy_report(HARDENED, standing=usage).sections[1].sentences)
-    assert f"in at most {usage.right:.1f} of 100 cases with all answers to one user (the limit is {accounts.user:g})" in text
+    assert (
+        f"in at most {usage.right:.1f} of 100 cases with all answers to one user (the limit is {accounts.user:g})"
+        in text
+    )
     assert f"and in {usage.right:.1f} with those to all users together (the limit is {accounts.everybody:g})" in text
     assert "2 users asked 2 questions" in text
 

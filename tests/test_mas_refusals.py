@@ -54,7 +54,9 @@ def test_a_sum_is_not_hidden_because_one_contribution_is_large(vaults: tuple[Vau
 
 def test_two_policies_do_not_scale_the_same_noise(vaults: tuple[Vault, Vault]) -> None:
     counts = [
-        answered(vaults[0], CrossTab(("race", "sex")), Policy.open().with_(counts=Counts(sd=sd)), 1)[0].frame()["count"].to_numpy()
+        answered(vaults[0], CrossTab(("race", "sex")), Policy.open().with_(counts=Counts(sd=sd)), 1)[0]
+        .frame()["count"]
+        .to_numpy()
         for sd in (0.0, 5.0, 10.0)
     ]
     noise = counts[1] - counts[0], counts[2] - counts[0]
@@ -81,4 +83,3 @@ def test_every_confidential_sum_of_a_table_is_charged(vaults: tuple[Vault, Vault
 def test_an_answer_of_known_variables_alone_costs_nothing(vaults: tuple[Vault, Vault]) -> None:
     _, answering = answered(vaults[0], CrossTab(("sex", "race"), of="age"), HARDENED, 1)
     assert not answering.losses
-

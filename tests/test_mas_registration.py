@@ -320,7 +320,9 @@ def test_a_version_with_the_same_records_is_refused_and_so_is_one_that_differs_b
         with pytest.raises(DataError, match="at least 20 records"):
             vault.freeze("people", Microdata(frame[n:], schema_of(frame)), identity="person")
     changed = frame.copy()
-    changed.loc[:18, "sex"] = changed.loc[:18, "sex"].map({"F": "M", "M": "F"})  # known; test_mas_versions.py has confidential ones
+    changed.loc[:18, "sex"] = changed.loc[:18, "sex"].map(
+        {"F": "M", "M": "F"}
+    )  # known; test_mas_versions.py has confidential ones
     with pytest.raises(DataError, match="at least 20 records"):
         vault.freeze("people", Microdata(changed, schema_of(frame)), identity="person")
     assert vault.versions("people") == [1]

@@ -81,13 +81,21 @@ def test_a_data_set_is_registered_with_a_codebook(book: Path, tmp_path: Path) ->
     assert frozen.variables["sex"].levels == ("1", "2", "missing")
     assert frozen.variables["age"].levels[-1] == "missing"
     assert frozen.weighted
-    counts = vault.ask("hs", None, CrossTab(("sex",)), Policy.open().with_(title="exact")).frame().set_index("sex")["count"]
+    counts = (
+        vault.ask("hs", None, CrossTab(("sex",)), Policy.open().with_(title="exact")).frame().set_index("sex")["count"]
+    )
     assert counts["missing"] == (frame["sex"] == 9).sum()
     same = [vault.ask("hs", {"sex": level}, CrossTab(("region",))).to_bytes() for level in ("female", 2)]
     assert same[0] == same[1]
-    told = [vault.ask("hs", None, analysis_named("ols", formula=f)).notes[-1] for f in ("age ~ region + sex", "age ~ sex + region")]
+    told = [
+        vault.ask("hs", None, analysis_named("ols", formula=f)).notes[-1]
+        for f in ("age ~ region + sex", "age ~ sex + region")
+    ]
     assert told == ["Levels of sex: 1 = male, 2 = female."] * 2  # answers have codes, and say what they mean
-    models = [vault.ask("hs", None, analysis_named("logistic", formula="sex ~ age", event=e)).to_bytes() for e in ("male", "1")]
+    models = [
+        vault.ask("hs", None, analysis_named("logistic", formula="sex ~ age", event=e)).to_bytes()
+        for e in ("male", "1")
+    ]
     assert models[0] == models[1]
     with pytest.raises(DataError, match="It has: 1, 2, male, female"):
         vault.ask("hs", None, analysis_named("logistic", formula="sex ~ age", event="missing"))
@@ -214,6 +222,10 @@ def test_a_file_with_a_column_of_which_every_value_is_missing_is_added_and_asked
         for formula in (f"{name} ~ age", f"age ~ {name}"):
             with pytest.raises(DataError, match=f"variable '{name}' has no public bounds"):
                 vault.ask("people", None, analysis_named("ols", formula=formula))
-        for analysis in (CrossTab(("sex",), of=name), analysis_named("quantiles", of=name), analysis_named("histogram", of=name)):
+        for analysis in (
+            CrossTab(("sex",), of=name),
+            analysis_named("quantiles", of=name),
+            analysis_named("histogram", of=name),
+        ):
             with pytest.raises(DataError, match=f"variable '{name}' has"):
                 vault.ask("people", None, analysis)

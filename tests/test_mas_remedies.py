@@ -107,7 +107,9 @@ REFUSED: list[tuple[str, Any, Analysis]] = [
 
 
 @pytest.mark.parametrize(("rule", "universe", "analysis"), REFUSED)
-def test_the_nearest_question_is_answered(vaults: tuple[Vault, Vault], rule: str, universe: Any, analysis: Analysis) -> None:
+def test_the_nearest_question_is_answered(
+    vaults: tuple[Vault, Vault], rule: str, universe: Any, analysis: Analysis
+) -> None:
     refused = vaults[0].ask("survey", universe, analysis, FREE, user="ann")
     assert isinstance(refused, Refusal), refused
     assert refused.rule == rule
@@ -135,7 +137,11 @@ def test_a_check_of_a_universe_names_the_nearest_universe_alone(vaults: tuple[Va
 def other_questions() -> list[tuple[Any, Analysis]]:
     sides = [("sick",), ("sex", "sick"), ("state", "sick"), ("age", "sick"), ("rare",), ("states", "rare")]
     tables = [CrossTab(one, of=of) for one in sides for of in (None, "income")]
-    return [(None, one) for one in tables] + [({"sex": "F"}, one) for one in tables[:4]] + [({"sick": "yes"}, CrossTab(("sex",)))]
+    return (
+        [(None, one) for one in tables]
+        + [({"sex": "F"}, one) for one in tables[:4]]
+        + [({"sick": "yes"}, CrossTab(("sex",)))]
+    )
 
 
 def test_nothing_changes_when_confidential_values_change(vaults: tuple[Vault, Vault]) -> None:
@@ -146,7 +152,9 @@ def test_nothing_changes_when_confidential_values_change(vaults: tuple[Vault, Va
     compared = 0
     for _, universe, analysis in REFUSED:
         question = question_of(fixed, FREE, universe, analysis)
-        if (refusal := next((r for rule in FREE.rules if (r := rule.before(question, register)) is not None), None)) is None:
+        if (
+            refusal := next((r for rule in FREE.rules if (r := rule.before(question, register)) is not None), None)
+        ) is None:
             continue
         told = [nearest(d, question_of(d, FREE, universe, analysis), refusal, lambda _: True) for d in (fixed, there)]
         assert told[0] == told[1]
@@ -253,7 +261,9 @@ def test_words_say_how_often_a_question_can_be_asked() -> None:
 
 def test_the_command_line_prints_a_price(tmp_path: Path) -> None:
     frozen(tmp_path / "v", people())
-    called = CliRunner().invoke(app, ["ask", str(tmp_path / "v"), "survey", "--crosstab", "sex,sick", "--price", "--user", "ann"])
+    called = CliRunner().invoke(
+        app, ["ask", str(tmp_path / "v"), "survey", "--crosstab", "sex,sick", "--price", "--user", "ann"]
+    )
     assert called.exit_code == 0, called.output
     assert called.output.startswith("Price: about ")
     assert not [e for e in Vault.open(tmp_path / "v").ledger.entries() if e.user == "ann"]

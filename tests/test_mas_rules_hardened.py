@@ -24,7 +24,7 @@ from sfumato.mas.perturbation import Counts, Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.rules import LeftOut, LevelSize, NoMarginal, PieceDifference, UniverseSize
-from sfumato.mas.sums import CellSums, SumsRequest
+from sfumato.mas.sums import SumsRequest, TableSums
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import DryRun, Vault
 
@@ -120,7 +120,7 @@ def test_noise_of_a_rule_is_that_of_the_answer_and_depends_on_the_set(people: tu
     questions = [asked(vault, form) for form in ({"sex": "F"}, "not sex == 'M'", {"sex": "F", "sick": ["no", "yes"]})]
     counts = {data.register(HARDENED).count(q.selection) for q in questions}
     for question in questions:
-        sums, losses = Mechanism(data, HARDENED, question).protect(SumsRequest({"all": CellSums(())}))
+        sums, losses = Mechanism(data, HARDENED, question).protect(SumsRequest({"all": TableSums(())}))
         counts.add(float(sums.cells("all").n))
         assert not losses  # a count by known variables tells nothing confidential
     (found,) = counts
@@ -311,9 +311,17 @@ def test_each_kind_of_unit_is_counted_on_its_own_or_by_its_share_among_the_known
     for _ in range(80):
         piece = random_piece(rng, levels)
         held = np.logical_and.reduce([frame[name].isin(v).to_numpy() for name, v in piece.items()])
-        known = np.logical_and.reduce([frame[n].isin(v).to_numpy() for n, v in piece.items() if n != "sick"] or [held | True])
+        known = np.logical_and.reduce(
+            [frame[n].isin(v).to_numpy() for n, v in piece.items() if n != "sick"] or [held | True]
+        )
         plain = "sick" not in piece
-        counts = [held.sum(), *((ids[held].nunique() if plain else held.sum() * ids[known].nunique() / known.sum()) for ids in (frame["home"], own))]
+        counts = [
+            held.sum(),
+            *(
+                (ids[held].nunique() if plain else held.sum() * ids[known].nunique() / known.sum())
+                for ids in (frame["home"], own)
+            ),
+        ]
         for gamma in (30, 75, 300):
             refused = rule(vault, piece, Policy.open().with_(title="g", rules=(UniverseSize(gamma=gamma),))) != ""
             assert refused == (min(counts) < gamma)

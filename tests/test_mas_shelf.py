@@ -28,7 +28,7 @@ from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import LevelRecode
 from sfumato.mas.shelf import Effects, Names, ShelfTable, all_tables, error_of, precisions, published, workload
-from sfumato.mas.sums import CellSums
+from sfumato.mas.sums import TableSums
 from sfumato.mas.vault import Vault, cell_counts
 
 HARDENED = Policy.named("hardened")
@@ -181,7 +181,7 @@ def test_no_confidential_value_of_a_record_moves_the_shelf_by_more_than_is_charg
         variants = pd.DataFrame([{**frame.iloc[who], **values} for values in values_of(dataset, True)])
         told = np.zeros((len(variants), len(variants)))
         for table, moment, (_, _, variance) in kept:
-            part = CellSums(tuple(dataset.variables[n] for n in table.names), {"m": moment}, "amounts")
+            part = TableSums(tuple(dataset.variables[n] for n in table.names), {"m": moment}, "amounts")
             added = contributions(variants, dataset, None, part, np.ones(len(variants)))[
                 "n" if table.measure == "n" else "m"
             ]
@@ -222,7 +222,8 @@ def test_margins_of_different_tables_add_up(vault: Vault) -> None:
     assert told["F", "yes"] + told["M", "yes"] == pytest.approx(
         told["Total", "yes"], abs=0.11
     )  # rounded to one decimal
-    assert "From the shelf" in one.notes[0] and one.policy == "shelf (58 of 100)"
+    assert "From the shelf" in one.notes[0]
+    assert one.policy == "shelf (58 of 100)"
 
 
 def test_counts_and_means_are_near_those_of_the_file(vault: Vault) -> None:
@@ -244,7 +245,8 @@ def test_universes_and_recodes_are_answered_from_the_tables_that_have_their_vari
     job = cells(asked(vault, CrossTab(("job", "sick"))), "job", "sick")
     assert job["paid", "no"] == pytest.approx(table["no", "full"] + table["no", "part"], abs=0.11)
     union = cells(asked(vault, CrossTab(("sick",)), [{"sick": "yes"}, {"work": "none"}]), "sick")
-    assert union["no",] == table["no", "none"] and union["yes",] == table["yes", "Total"]
+    assert union["no",] == table["no", "none"]
+    assert union["yes",] == table["yes", "Total"]
     refused = vault.ask(
         "tiny", {"sex": "F", "age": vault.dataset("tiny").variables["age"].levels[0]}, CrossTab(("sick",))
     )
@@ -263,9 +265,8 @@ def test_the_shelf_is_free_unlimited_and_not_logged(vault: Vault) -> None:
     assert vault.ledger.spent("student", "tiny", dataset.variables) == before
     assert vault.ledger.head() == lines
     mine = vault.ask("tiny", None, CrossTab(("sick", "sex")), Policy.open())
-    assert isinstance(mine, Answer) and mine.policy.startswith(
-        "open"
-    )  # who names a policy is not answered from the shelf
+    assert isinstance(mine, Answer)
+    assert mine.policy.startswith("open")
 
 
 def test_everybody_pays_for_the_shelf_once(tmp_path: Path) -> None:
@@ -301,7 +302,9 @@ def test_accounts_for_whoever_knows_all_others_are_kept_beside_those_for_who_doe
     formal = vault.ledger.spent("custodian", "tiny", dataset.variables)
     assert formal == pytest.approx(3 / HARDENED.counts.sd**2, rel=1e-5)
     assert 0 < hidden < formal
-    assert vault.ledger.spent("custodian", "tiny", dataset.variables, cell_counts(dataset, HARDENED)) == pytest.approx(hidden)
+    assert vault.ledger.spent("custodian", "tiny", dataset.variables, cell_counts(dataset, HARDENED)) == pytest.approx(
+        hidden
+    )
 
 
 def test_a_shelf_lies_in_private_files_and_is_read_again_bit_by_bit(tmp_path: Path) -> None:
@@ -350,6 +353,7 @@ def test_the_command_line_publishes_a_shelf_and_lists_it(tmp_path: Path) -> None
     )
     assert made.exit_code == 0, made.output
     said = json.loads(made.stdout)
-    assert len(said["tables"]) == 2 and said["loss"] == pytest.approx(loss_of(0.57), rel=1e-4)
+    assert len(said["tables"]) == 2
+    assert said["loss"] == pytest.approx(loss_of(0.57), rel=1e-4)
     assert json.loads(run.invoke(app, ["vault", "shelf", *where, "--json"]).stdout) == said
     assert "shelf" in asked(Vault.open(tmp_path / "v"), CrossTab(("sick", "sex"), of="pay")).policy

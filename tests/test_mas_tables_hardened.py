@@ -20,7 +20,7 @@ from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question
-from sfumato.mas.sums import CellSums, Moment, ProtectedCells, SumsRequest
+from sfumato.mas.sums import Moment, ProtectedCells, SumsRequest, TableSums
 from sfumato.mas.universe import Spec, Universe
 from sfumato.mas.vault import Answering, DryRun, Vault
 
@@ -56,7 +56,7 @@ def asked(data: Dataset, universe: Spec, analysis: Analysis, policy: Policy, sec
 
 def cells(data: Dataset, sides: tuple[str, ...], moments: dict[str, Moment], policy: Policy = FINE) -> ProtectedCells:
     question = Question(data.codebook, policy, Universe(), DryRun())
-    request = SumsRequest({"t": CellSums(tuple(data.variables[s] for s in sides), moments, "amounts")})
+    request = SumsRequest({"t": TableSums(tuple(data.variables[s] for s in sides), moments, "amounts")})
     return Mechanism(data, policy, question).protect(request)[0].cells("t")
 
 

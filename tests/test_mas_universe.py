@@ -16,7 +16,7 @@ from sfumato.mas.analyses import CrossTab
 from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
-from sfumato.mas.sums import CellSums, SumsRequest
+from sfumato.mas.sums import SumsRequest, TableSums
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Vault
 
@@ -131,7 +131,9 @@ def test_conditions_on_confidential_variables_that_select_the_same_records_have_
     fine = FREE.set({"counts.base": 1})
     counts = set()
     for form in ({"ill": "a"}, {"sad": "c"}, {"sex": "F"}):
-        sums, _ = Mechanism(vault.dataset("data"), fine, asked(vault, form, fine)).protect(SumsRequest({"all": CellSums(())}))
+        sums, _ = Mechanism(vault.dataset("data"), fine, asked(vault, form, fine)).protect(
+            SumsRequest({"all": TableSums(())})
+        )
         counts.add(float(sums.cells("all").n))
     assert len(counts) == 3  # equal answers would tell that all the ill are sad
 

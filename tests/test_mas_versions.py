@@ -43,7 +43,8 @@ def people(n: int = N) -> pd.DataFrame:
 def schema(**changed: Any) -> Schema:
     roles = {"person": "identifier", "sick": "confidential", "income": "confidential", "job": "confidential"}
     return Schema(tuple(
-        Attribute(c, role=roles.get(c, "key"), scale="ordered" if c == "income" else "unordered", **changed.get(c, {})) for c in people(5)
+        Attribute(c, role=roles.get(c, "key"), scale="ordered" if c == "income" else "unordered", **changed.get(c, {}))
+        for c in people(5)
     ))  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-
 from mas_cases import UNLIMITED
+
 from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.data.warehouse import DuckDBWarehouse

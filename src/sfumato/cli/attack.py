@@ -217,7 +217,9 @@ def _honest(screen: Screen, title: str, found: Honest) -> dict[str, Any]:
             f"{percent(found.coverage)} of the published intervals hold the coefficient without protection."
         )
     if not math.isnan(found.precision):
-        screen.say(f"Standard errors of least squares are {found.precision:.2f} times those without protection (median).")
+        screen.say(
+            f"Standard errors of least squares are {found.precision:.2f} times those without protection (median)."
+        )
     screen.say(
         f"Told of one person by all answers: at most {percent(found.told)} of guesses between two values are right as the accounts "
         f"count it, {percent(found.formal)} for whoever knows everything else."

@@ -168,7 +168,9 @@ class VaultAddOptions:
         "Public bounds of a variable of numbers, once for each: income=0:250000. Otherwise those of the schema, or noisy counts.",
         metavar="VARIABLE=LOW:HIGH",
     )
-    keep_rare: bool = flag("Show users the names of levels that fewer than 20 records have, instead of making one level of them.")
+    keep_rare: bool = flag(
+        "Show users the names of levels that fewer than 20 records have, instead of making one level of them."
+    )
     recodes: Path | None = option("Groups of levels: a TOML file with a table for each recode.")
     policy: str = option("For a new vault: census2009, hardened, guaranteed, or a TOML file.", default="hardened")
     read: Read = None
@@ -244,7 +246,9 @@ def _bounds(given: Iterable[str]) -> dict[str, tuple[float, float]]:
         try:
             low, high = map(float, values.split(":"))
         except ValueError:
-            raise Misuse(f"--bounds takes two numbers with a colon between, such as income=0:250000; got '{text}'.") from None
+            raise Misuse(
+                f"--bounds takes two numbers with a colon between, such as income=0:250000; got '{text}'."
+            ) from None
         found[name] = (low, high)
     return found
 
@@ -356,7 +360,8 @@ class ShelfOptions:
     vault: Folder
     name: Name
     right: float | None = option(
-        "Publish: at most so many guesses between two values, of 100, are right with all tables together.", metavar="GUESSES"
+        "Publish: at most so many guesses between two values, of 100, are right with all tables together.",
+        metavar="GUESSES",
     )
     tables: str | None = option(
         "The tables, with + between variables and commas between tables: sex,sex+sick; all one- and two-way tables if not given.",
@@ -379,7 +384,9 @@ def shelf(options: ShelfOptions) -> None:
     if right is None:
         found = opened.shelf(options.name)
     elif options.log:
-        found = opened.shelve(options.name, workload(opened.ledger.entries(), opened.dataset(options.name)), right=right)
+        found = opened.shelve(
+            options.name, workload(opened.ledger.entries(), opened.dataset(options.name)), right=right
+        )
     elif options.tables is None:
         if options.of is not None:
             raise Misuse("--of goes with --tables.")

@@ -22,7 +22,7 @@ from typing_extensions import override
 from sfumato.contract.parameters import Parametric, param
 from sfumato.errors import ParameterError
 from sfumato.files import parse_json
-from sfumato.mas.sums import Company, Loss
+from sfumato.mas.sums import Company, PrivacyLoss
 from sfumato.mas.universe import in_base
 from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers, Whole
@@ -56,14 +56,27 @@ class Accounts(Parametric, family="accounts"):
     others. With others unknown, for those who know all known variables alone; what they would be otherwise is reported.
     """
 
-    user: float = param(default=60.0, doc="most guesses that are right, of 100, with the answers to one user", low=50, above=True, high=100)
-    everybody: float = param(default=65.0, doc="most guesses that are right, of 100, with the answers to all users", low=50, above=True, high=100)
+    user: float = param(
+        default=60.0,
+        doc="most guesses that are right, of 100, with the answers to one user",
+        low=50,
+        above=True,
+        high=100,
+    )
+    everybody: float = param(
+        default=65.0,
+        doc="most guesses that are right, of 100, with the answers to all users",
+        low=50,
+        above=True,
+        high=100,
+    )
     others: Literal["known", "unknown"] = param(
         default="known",
         doc="whether limits hold for whoever knows the confidential values of all others, or for those who do not know them",
     )
     projects: Mapping[str, float] = param(
-        default={}, doc="share of the common account that the custodian gives to each project; the rest is for all other users"
+        default={},
+        doc="share of the common account that the custodian gives to each project; the rest is for all other users",
     )
 
     @override
@@ -98,7 +111,7 @@ class Charge:
     """Which confidential variables it is about, and how others hide a record; each has an account where others are unknown."""
 
     @classmethod
-    def of(cls, loss: Loss, new: NDArray[np.bool_]) -> Charge | None:
+    def of(cls, loss: PrivacyLoss, new: NDArray[np.bool_]) -> Charge | None:
         """Return the charge for the cells that are new; None if there is nothing to charge."""
         costs = np.where(new.reshape(loss.amounts.shape), loss.amounts, 0.0)
         if not costs.any():
@@ -126,7 +139,9 @@ class Charge:
         table: dict[str, Any] = {"variables": variables, "amounts": listed}
         if self.company:
             table |= {"groups": np.asarray(groups).ravel().tolist()}
-            table |= {"company": [[list(c.about), float(f"{c.variance:.6g}"), float(f"{c.part:.6g}")] for c in self.company]}
+            table |= {
+                "company": [[list(c.about), float(f"{c.variance:.6g}"), float(f"{c.part:.6g}")] for c in self.company]
+            }
         return json.dumps(table, ensure_ascii=False)
 
     @classmethod
@@ -144,10 +159,11 @@ class Charge:
 class Balance:
     """What was told of the records in each cell of a table of known variables, to one payer.
 
-    The losses of all answers add up. Where others are not known, each confidential variable has its account, and they hide a record: with sums s of a confidential variable over
-    cells of n records, each of variance v, and the precision M of all answers about s together, an attacker who knows neither s
-    nor any record gets h / (1 − v h) about one record of cell k, with h the k-th diagonal element of (M⁻¹ + diag(v n))⁻¹. It is
-    the loss of all answers together, so that sets which differ by few cells are charged for their difference.
+    The losses of all answers add up. Where others are not known, each confidential variable has its account, and others hide a
+    record: with sums s of a confidential variable over cells of n records, each of variance v, and the precision M of all answers
+    about s together, an attacker who knows neither s nor any record gets h / (1 − v h) about one record of cell k, with h the k-th
+    diagonal element of (M⁻¹ + diag(v n))⁻¹. It is the loss of all answers together, so that sets which differ by few cells are
+    charged for their difference.
     """
 
     def __init__(self, variables: tuple[Variable, ...], counts: Callable[[], Whole] | None = None) -> None:
@@ -211,7 +227,7 @@ class Balance:
     def _after(self, charges: Sequence[Charge]) -> Numbers:
         """Return what would be told of each cell's records after some charges; everything before is settled."""
         added = sum((self._spread(charge) for charge in charges), np.zeros(self.formal.shape))
-        if self._counts is None:
+        if self.others_known:
             return np.asarray(self.formal + added)
         trial = copy.copy(self)
         trial._precisions = {key: m.copy() for key, m in self._precisions.items()}
@@ -247,7 +263,8 @@ class Balance:
             return
         order, names = list(here), [name for name, _ in charge.variables]
         amounts, groups = (
-            np.broadcast_to(_laid(a, names, order), self.formal.shape).ravel()[self._lived] for a in (charge.amounts, charge.groups)
+            np.broadcast_to(_laid(a, names, order), self.formal.shape).ravel()[self._lived]
+            for a in (charge.amounts, charge.groups)
         )
         roots = np.sqrt(amounts)
         for company in (c for c in charge.company if c.variance > 0):

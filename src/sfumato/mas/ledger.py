@@ -28,7 +28,7 @@ from sfumato.files import parse_json
 from sfumato.mas.accounts import CELLS, Accounts, Balance, Charge
 from sfumato.mas.answer import Refusal
 from sfumato.mas.register import known_part
-from sfumato.mas.sums import Loss
+from sfumato.mas.sums import PrivacyLoss
 from sfumato.mas.universe import Selection, Universe, spread
 from sfumato.mas.variable import Variable, finest
 from sfumato.typing import Whole
@@ -468,7 +468,7 @@ class Ledger:
         user: str,
         family: str,
         content: Mapping[str, Any],
-        losses: Sequence[Loss] = (),
+        losses: Sequence[PrivacyLoss] = (),
         accounts: Accounts | None = None,
         variables: Mapping[str, Variable] | None = None,
         most_per_minute: int | None = None,
@@ -550,7 +550,7 @@ class Ledger:
         return Refusal("query_rate", "Too many questions in one minute.", "Wait a minute, and ask again.")
 
     def _charge(
-        self, connection: sqlite3.Connection, entry: int, family: str, losses: Sequence[Loss], limits: Mapping[str, float],
+        self, connection: sqlite3.Connection, entry: int, family: str, losses: Sequence[PrivacyLoss], limits: Mapping[str, float],
         variables: Mapping[str, Variable], counts: CellCounts | None,
     ) -> tuple[Refusal | None, list[Written]]:  # fmt: skip
         """Charge what is new to each payer to its account, up to its limit.
@@ -579,14 +579,14 @@ class Ledger:
         return None, written
 
     def _bill(
-        self, connection: sqlite3.Connection, family: str, payer: str, losses: Sequence[Loss], met: set[bytes]
+        self, connection: sqlite3.Connection, family: str, payer: str, losses: Sequence[PrivacyLoss], met: set[bytes]
     ) -> list[Charge]:
         """Return the charges for what is new to a payer."""
         charges = (Charge.of(one, self._new(connection, family, payer, one.keys, met)) for one in losses)
         return [charge for charge in charges if charge is not None]
 
     def affords(
-        self, family: str, losses: Sequence[Loss], limits: Mapping[str, float], variables: Mapping[str, Variable],
+        self, family: str, losses: Sequence[PrivacyLoss], limits: Mapping[str, float], variables: Mapping[str, Variable],
         counts: CellCounts | None = None,
     ) -> bool:  # fmt: skip
         """Return whether the accounts of some payers have room for losses; nothing is charged or logged."""
@@ -596,7 +596,7 @@ class Ledger:
             return all(not bill or balances[payer].fits(bill, limits[payer]) for payer, bill in bills.items())
 
     def dearest(
-        self, family: str, losses: Sequence[Loss], limits: Mapping[str, float], variables: Mapping[str, Variable],
+        self, family: str, losses: Sequence[PrivacyLoss], limits: Mapping[str, float], variables: Mapping[str, Variable],
         counts: CellCounts | None = None,
     ) -> dict[str, tuple[float, float]]:  # fmt: skip
         """Return for each payer what losses would tell of its worst-placed record, and what is left of it; nothing is charged."""
@@ -637,14 +637,18 @@ class Ledger:
                 self._read[f"{family}\x1f{payer}"] = read = seq
         return {payer: self._balances[family, payer] for payer in payers}
 
-    def balance(self, payer: str, family: str, variables: Mapping[str, Variable], counts: CellCounts | None = None) -> Balance:
+    def balance(
+        self, payer: str, family: str, variables: Mapping[str, Variable], counts: CellCounts | None = None
+    ) -> Balance:
         """Return what a user, a project or (by an empty name) all other users were told of each record."""
         with self._lock, self._connection() as connection:
             found = self._current(connection, family, (payer,), variables, counts)[payer]
             found.settle()
             return found
 
-    def spent(self, payer: str, family: str, variables: Mapping[str, Variable], counts: CellCounts | None = None) -> float:
+    def spent(
+        self, payer: str, family: str, variables: Mapping[str, Variable], counts: CellCounts | None = None
+    ) -> float:
         """Return the most that a payer was told of any record."""
         return float(self.balance(payer, family, variables, counts).spent.max(initial=0.0))
 

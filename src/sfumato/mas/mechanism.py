@@ -30,17 +30,17 @@ from sfumato.mas.register import Register, known_part
 from sfumato.mas.rule import UniverseEvidence
 from sfumato.mas.sums import (
     _SEAL,
-    CellSums,
     Company,
     Confidential,
-    Loss,
     Moment,
     Piece,
+    PrivacyLoss,
     ProtectedCells,
     ProtectedSums,
     ProtectedTotals,
     RecordFunction,
     SumsRequest,
+    TableSums,
     TotalSums,
     whole,
 )
@@ -68,18 +68,21 @@ class Mechanism:
     blind: bool = False
     """Whether confidential values are not looked at: sums are 0 and have no noise, and only losses mean anything."""
 
-    def losses(self, request: SumsRequest) -> tuple[Loss, ...]:
+    def losses(self, request: SumsRequest) -> tuple[PrivacyLoss, ...]:
         """Return what a request would tell of each record: from known variables and public facts, without adding anything up."""
         blind = replace(self, blind=True)
-        parts = [blind._cells(part) if isinstance(part, CellSums) else blind._totals(part) for part in request.parts.values()]
+        parts = [
+            blind._cells(part) if isinstance(part, TableSums) else blind._totals(part)
+            for part in request.parts.values()
+        ]
         return tuple(loss for _, losses in parts for loss in losses)
 
-    def protect(self, request: SumsRequest) -> tuple[ProtectedSums, tuple[Loss, ...]]:
+    def protect(self, request: SumsRequest) -> tuple[ProtectedSums, tuple[PrivacyLoss, ...]]:
         """Return the protected sums of a request, and what they tell of each record; the caller charges before it tells."""
         parts: dict[str, ProtectedCells | ProtectedTotals] = {}
-        losses: list[Loss] = []
+        losses: list[PrivacyLoss] = []
         for name, part in request.parts.items():
-            made, told = self._cells(part) if isinstance(part, CellSums) else self._totals(part)
+            made, told = self._cells(part) if isinstance(part, TableSums) else self._totals(part)
             parts[name] = made
             losses += told
         return ProtectedSums(_SEAL, parts), tuple(losses)
@@ -132,7 +135,7 @@ class Mechanism:
 
     # -- tables
 
-    def _cells(self, asked: CellSums) -> tuple[ProtectedCells, list[Loss]]:
+    def _cells(self, asked: TableSums) -> tuple[ProtectedCells, list[PrivacyLoss]]:
         """Return the cells of a table, and what they tell; the order of its sides does not matter."""
         axes = sorted(range(len(asked.sides)), key=lambda i: asked.sides[i].name)
         made, told = self._table(replace(asked, sides=tuple(asked.sides[i] for i in axes)))
@@ -140,12 +143,14 @@ class Mechanism:
         sums, variances = ({k: v.transpose(back) for k, v in d.items()} for d in (made.sums, made.variances))
         return ProtectedCells(_SEAL, asked.sides, sums, variances, made.sizes.transpose(back)), told
 
-    def _table(self, asked: CellSums) -> tuple[ProtectedCells, list[Loss]]:
+    def _table(self, asked: TableSums) -> tuple[ProtectedCells, list[PrivacyLoss]]:
         shape = [len(v.levels) for v in asked.sides]
         known = tuple(v for v in asked.sides if v.known)
         hidden = tuple(i for i, v in enumerate(asked.sides) if not v.known)
         if not asked.moments and not self.blind:
-            self.dataset.cubes.foresee((*self.question.selection.plain.variables, *asked.sides))  # one pass in place of two
+            self.dataset.cubes.foresee(
+                (*self.question.selection.plain.variables, *asked.sides)
+            )  # one pass in place of two
         counts, digests = self._register.cells(known, self._known)
         flat = [len(v.levels) if v.known else 1 for v in asked.sides]
         sizes, digests = counts.reshape(flat), digests.reshape(flat)
@@ -168,26 +173,30 @@ class Mechanism:
                 before, words = told.get(name == "n", (np.zeros(flat), ""))
                 told[name == "n"] = before + loss, f"{words}|{about}"
             variances[name] = np.array(np.broadcast_to(variance, shape))
-            drawn = self._drawn(about, asked.sides, sizes, digests, variances[name], noise, secret or moment != Moment())
+            drawn = self._drawn(
+                about, asked.sides, sizes, digests, variances[name], noise, secret or moment != Moment()
+            )
             if balanced:
                 drawn = (drawn - drawn.mean(axis=hidden, keepdims=True)) * math.sqrt(p.size / (p.size - 1))
             sums[name] = exact[name] * np.maximum(back, 1.0) + drawn
         made = ProtectedCells(_SEAL, asked.sides, sums, variances, self._register.noisy(sizes, digests))
         lengths = [len(v.levels) for v in known]
         return made, [
-            Loss(
+            PrivacyLoss(
                 self._known, known, loss.reshape(lengths), tuple(_hashed(f"{key}/{about}") for key in _sets(sizes, digests)),
                 self._company(asked, p, hidden, counts=of_counts),
             )
             for of_counts, (loss, about) in told.items()
         ]  # fmt: skip
 
-    def _company(self, asked: CellSums, p: Numbers, hidden: Sequence[int], counts: bool) -> tuple[Company, ...]:
+    def _company(self, asked: TableSums, p: Numbers, hidden: Sequence[int], counts: bool) -> tuple[Company, ...]:
         """Return how much other records of a known cell hide one of them, by what is nominally known of the variables."""
         moved = [m.variable for m in asked.moments.values() if m.variable is not None and m.confidential and not counts]
         names = sorted({asked.sides[i].plain_name for i in hidden} | {v.plain_name for v in (*self._hidden, *moved)})
         variance = float((p * (1 - p)).min()) if p.size > 1 or self._hidden else 1.0
-        uneven = (m.weights or (m.variable is not None and m.power and not m.confidential) for m in asked.moments.values())
+        uneven = (
+            m.weights or (m.variable is not None and m.power and not m.confidential) for m in asked.moments.values()
+        )
         if not counts and any(uneven):  # who has most of a known amount, or of the weights, is hidden by nobody
             variance = 0.0
         cells = math.prod(len(asked.sides[i].levels) for i in hidden)
@@ -213,7 +222,7 @@ class Mechanism:
         contents = self._contents((*sides, *([x] if x is not None else [])))
         return "|".join([moment.wording(), size, hidden, self._hidden_words, contents, noise.wording(), self._kept])
 
-    def _exact_cells(self, asked: CellSums, moments: Mapping[str, Moment], shape: Sequence[int]) -> dict[str, Numbers]:
+    def _exact_cells(self, asked: TableSums, moments: Mapping[str, Moment], shape: Sequence[int]) -> dict[str, Numbers]:
         """Add up moments where the records live."""
         if self.blind:
             return {name: np.zeros(shape) for name in moments}
@@ -291,7 +300,9 @@ class Mechanism:
         many, back = self.dataset.together, np.maximum(back, 1.0)
         variance = np.asarray(noise.variance(reach * many, grown) * back**2)
         each = (self._heavy(moment) * many * back) ** 2 / variance
-        one = each * reach**2  # the number of a record moves from one bound to the other, or the record leaves the universe
+        one = (
+            each * reach**2
+        )  # the number of a record moves from one bound to the other, or the record leaves the universe
         if not hidden:
             return variance, np.asarray(one)
         # or it leaves one confidential cell and enters another
@@ -322,7 +333,9 @@ class Mechanism:
             variance, loss = self._balanced_noise(Counts(sd=1.0), whole(0 * ones), p, ones)
             variance = variance * p.size / (p.size - 1)
         else:
-            variance, loss = self._cell_noise(moment, Counts(sd=1.0), whole(0 * ones), p, tuple(range(len(hidden))), True, ones)
+            variance, loss = self._cell_noise(
+                moment, Counts(sd=1.0), whole(0 * ones), p, tuple(range(len(hidden))), True, ones
+            )
         return float(variance.max()), float(loss.max()), self._reach(moment)[2]
 
     def _reach(self, moment: Moment) -> tuple[float, float, float]:
@@ -370,7 +383,7 @@ class Mechanism:
 
     # -- totals
 
-    def _totals(self, asked: TotalSums) -> tuple[ProtectedTotals, list[Loss]]:
+    def _totals(self, asked: TotalSums) -> tuple[ProtectedTotals, list[PrivacyLoss]]:
         """Return sums over the records of the universe, and what they tell."""
         for function, read in ((asked.factors, split(asked.variables)[0]), (asked.confidential, asked.variables)):
             if not set(function.columns) <= {"w", "s", "h", "r"}.union(*((v.codes_column, v.numbers) for v in read)):
@@ -392,19 +405,22 @@ class Mechanism:
         squares, largest, marks = self._sizes(asked.factors)
         variance = noise.variance(reach * np.sqrt(largest[rows]), squares[rows] * spread**2) / asked.share
         variance = np.where(reach > 0, np.maximum(variance, 1e-300), 0.0)
-        loss, even = self._loss(asked, rows, np.divide(reach**2, variance, out=np.zeros(len(values)), where=variance > 0))
+        loss, even = self._loss(
+            asked, rows, np.divide(reach**2, variance, out=np.zeros(len(values)), where=variance > 0)
+        )
         variance = variance * max(back, 1.0) ** 2
         contents = self._contents(asked.variables)
         about = "|".join([asked.name, self._hidden_words, contents, noise.wording(), self._kept, f"{asked.share!r}"])
         about += "|exclusive" if asked.exclusive else ""
         sized = [
-            f"{bounds[g].low!r}:{bounds[g].high!r}:{marks[u]}:{v:.9g}" for (u, g), v in zip(asked.pairs, variance, strict=True)
+            f"{bounds[g].low!r}:{bounds[g].high!r}:{marks[u]}:{v:.9g}"
+            for (u, g), v in zip(asked.pairs, variance, strict=True)
         ]
         keys = [_hashed(f"{n}/{digest}/{about}/{t}/{words}") for t, words in enumerate(sized)]
         drawn = np.zeros(len(keys)) if self.blind else np.sqrt(variance) * self.dataset.secret.normals(keys, "total")
         sides, key = self._by(asked), _hashed(f"{n}/{digest}/{about}/{sized}").hex()
         named = tuple(_hashed(f"{key}/{i}") for i in range(math.prod(len(v.levels) for v in sides)))
-        told = Loss(self._known, sides, loss, named, self._outcome_company(asked, even))
+        told = PrivacyLoss(self._known, sides, loss, named, self._outcome_company(asked, even))
         return ProtectedTotals(_SEAL, values + drawn, variance), [told]
 
     def _outcome_company(self, asked: TotalSums, even: float) -> tuple[Company, ...]:
@@ -457,7 +473,9 @@ class Mechanism:
         found = self._register.reduce(work, work.columns, self._known)
         counts = found.reshape(math.prod(shape), -1)
         top, n = _top(counts), counts.sum(axis=1)
-        ends = np.where(np.arange(_Squares.bins), 2.0 ** (_LOWEST + (np.arange(_Squares.bins) - 1) / _FINE), 0.0)  # lower ones
+        ends = np.where(
+            np.arange(_Squares.bins), 2.0 ** (_LOWEST + (np.arange(_Squares.bins) - 1) / _FINE), 0.0
+        )  # lower ones
         mean = np.divide(counts @ ends, n, out=np.zeros(len(n)), where=n > 0)
         lived = (top > 0) & np.isfinite(top)
         return top.reshape(shape), float(min(1.0, (mean[lived] / top[lived]).min(initial=1.0)))
@@ -477,7 +495,7 @@ def universe_sums(question: Question) -> tuple[Question, SumsRequest] | None:
     sides = hidden if not exact and len(selection.pieces) == 1 and _is_product(selection) else base
     around = replace(question, universe=Universe())
     around.__dict__["selection"] = Selection((), (np.ones((), bool),)) if exact else known_part(selection)
-    return around, SumsRequest({"cells": CellSums(sides)})
+    return around, SumsRequest({"cells": TableSums(sides)})
 
 
 def _is_product(selection: Selection) -> bool:
@@ -498,7 +516,9 @@ class _Totals(RecordFunction):
         self.exclusive = asked.exclusive
         self.low = np.array([[b.low] for b in asked.bounds])
         self.high = np.array([[b.high] for b in asked.bounds])
-        self.none = np.array([[float(np.clip(0.0, b.low, b.high))] for b in bounds])  # what a record without a number adds
+        self.none = np.array(
+            [[float(np.clip(0.0, b.low, b.high))] for b in bounds]
+        )  # what a record without a number adds
 
     @override
     @property
@@ -537,7 +557,9 @@ class _Squares(RecordFunction):
 
 
 class _LossCounts(RecordFunction):
-    def __init__(self, factors: RecordFunction, weights: Numbers, codes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, factors: RecordFunction, weights: Numbers, codes: tuple[str, ...], shape: tuple[int, ...]
+    ) -> None:
         self.factors, self.weights, self.codes, self.shape = factors, weights, codes, shape
 
     @override
@@ -621,14 +643,18 @@ def _hashed(text: str) -> bytes:
 def kept(drop: Drop, dataset: Dataset, question: Question) -> str:
     """Return the SQL condition that a record of the universe is kept by the subsample (section 4)."""
     if isinstance(drop, DropShare):
-        return dataset.secret.kept(_set_key(dataset, known_part(question.selection)), drop.share) if drop.share else "TRUE"
+        return (
+            dataset.secret.kept(_set_key(dataset, known_part(question.selection)), drop.share) if drop.share else "TRUE"
+        )
     if drop == DropQ(q=0):
         return "TRUE"
     key = _set_key(dataset, question.selection)
     if isinstance(drop, DropEnough):
         plain = question.selection.plain
         sides = question.analysis.sides(question.codebook.variables)
-        counts = dataset.cubes.within(plain, sides)[0] if sides else dataset.cubes.of(plain.variables).counts[plain.chosen]
+        counts = (
+            dataset.cubes.within(plain, sides)[0] if sides else dataset.cubes.of(plain.variables).counts[plain.chosen]
+        )
         return kept(drop.for_table(CellTable.of(counts.ravel())), dataset, question)
     q = drop.q if isinstance(drop, DropQ) else 0
     if isinstance(drop, DropRange):

@@ -84,10 +84,12 @@ class Perturbation(Parametric, family="perturbation", abstract=True):
 
 
 class Noise(Perturbation, abstract=True):
-    """Normal noise on bounded sums: a floor that protects small sets, and a part that grows with the sampling error of large ones."""
+    """Normal noise on bounded sums: a floor for small sets, and a part that grows with the sampling error of large ones."""
 
     sd: float = param(
-        default=0.0, doc="least standard deviation of the noise, in units of what one record's confidential values can move", low=0
+        default=0.0,
+        doc="least standard deviation of the noise, in units of what one record's confidential values can move",
+        low=0,
     )
     growth: float = param(
         default=0.0, doc="variance of the noise beyond that, as a share of the sampling variance of the sum", low=0
@@ -95,7 +97,9 @@ class Noise(Perturbation, abstract=True):
 
     def variance(self, reach: Numbers | float, grown: Numbers | float) -> Numbers:
         """Return the variance of the noise on sums that one record moves by `reach`, with a nominal sampling variance `grown`."""
-        return np.asarray(np.square(self.sd * np.asarray(reach)) + self.growth * np.asarray(grown) * (self.sd > 0), np.float64)
+        return np.asarray(
+            np.square(self.sd * np.asarray(reach)) + self.growth * np.asarray(grown) * (self.sd > 0), np.float64
+        )
 
     def wording(self) -> str:
         """Return what noise is drawn for. Other settings draw other noise: the same one twice would cancel."""
@@ -108,7 +112,10 @@ class Counts(Noise):
     base: int = param(default=1, doc="counts are rounded to multiples of this", low=1, integer=True)
     least: int = param(default=0, doc="smaller counts are not shown", low=0, integer=True)
     beyond: int = param(
-        default=20, low=0, integer=True, doc="fewest observations beyond a quantile, and beyond each edge of a histogram"
+        default=20,
+        low=0,
+        integer=True,
+        doc="fewest observations beyond a quantile, and beyond each edge of a histogram",
     )
 
     def noisy(self, counts: Numbers, keys: Sequence[bytes], secret: Secret, purpose: str) -> Numbers:

@@ -117,7 +117,9 @@ def changes(policy: Policy) -> list[str]:
     counts, amounts, models = policy.counts, policy.amounts, policy.models
     lines = [_drop(policy)]
     if counts.sd:
-        lines.append(f"Counts have random noise with a standard deviation of at least {counts.sd:g}, more in large sets, {_SAME}.")
+        lines.append(
+            f"Counts have random noise with a standard deviation of at least {counts.sd:g}, more in large sets, {_SAME}."
+        )
     if counts.base > 1:
         lines.append(f"Counts are rounded to multiples of {counts.base}.")
     if counts.least:
@@ -125,7 +127,9 @@ def changes(policy: Policy) -> list[str]:
     if amounts.clip:
         lines.append("Numbers are clipped to the public bounds of their variable before anything is added up.")
     if amounts.sd:
-        lines.append(f"Sums have random noise with a standard deviation of at least {amounts.sd:g} times what one record can move.")
+        lines.append(
+            f"Sums have random noise with a standard deviation of at least {amounts.sd:g} times what one record can move."
+        )
     if amounts.digits < 15:
         lines.append(f"Sums and means have {amounts.digits} significant digits.")
     if models.sd:
@@ -199,7 +203,15 @@ class Policy(PolicyFile, family="policy"):
     @classmethod
     def open(cls) -> Policy:
         """Return a policy without rules, drops, noise and accounts: answers are exact, and protect nobody. For the custodian."""
-        return cls(drop=DropQ(q=0), counts=Counts(beyond=0), amounts=Amounts(), models=Models(), accounts=Accounts(user=100, everybody=100), rules=(), title="open")
+        return cls(
+            drop=DropQ(q=0),
+            counts=Counts(beyond=0),
+            amounts=Amounts(),
+            models=Models(),
+            accounts=Accounts(user=100, everybody=100),
+            rules=(),
+            title="open",
+        )
 
     @override
     def validate(self) -> None:
@@ -217,7 +229,7 @@ class Policy(PolicyFile, family="policy"):
         self._check_accounts()
         if not self.amounts.sd and (named := [rule.name for rule in self.rules if rule.needs_noise]):
             raise ParameterError(
-                f"the rule {named[0]} looks at noisy sums, and the policy has no noise on amounts. Set amounts.sd, or leave the rule out."
+                f"the rule {named[0]} looks at noisy sums, and amounts have no noise. Set amounts.sd, or leave the rule out."
             )
 
     def _check_accounts(self) -> None:

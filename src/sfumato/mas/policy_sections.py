@@ -123,7 +123,8 @@ def _told(standing: UsageReport) -> str:
     user, everybody = standing.limits
     said = (
         f"{attacker(standing.others)} tells two values of one person apart in at most {most:.1f} of 100 cases with all answers to "
-        f"one user (the limit is {user:g}), and in {standing.right:.1f} with those to all users together (the limit is {everybody:g})."
+        f"one user (the limit is {user:g}), and in {standing.right:.1f} "
+        f"with those to all users together (the limit is {everybody:g})."
     )
     if standing.others == "known":
         return said

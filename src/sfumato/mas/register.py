@@ -25,7 +25,15 @@ class Register:
     the policy's noise, so that nobody reads known variables of a person off them; they are not charged.
     """
 
-    def __init__(self, warehouse: Warehouse, cubes: Cubes, linked: UnitCounts, secret: Secret, noise: Counts, columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        cubes: Cubes,
+        linked: UnitCounts,
+        secret: Secret,
+        noise: Counts,
+        columns: Sequence[str],
+    ) -> None:
         self._warehouse = warehouse
         self._cubes = cubes
         self._linked = linked
@@ -60,7 +68,9 @@ class Register:
         counts = self._linked.cells(sides, unit)
         _, digests = self.cells(sides, Selection((), (np.ones((), bool),)))
         keys = [_text(-1, d) for d in digests.ravel().tolist()]
-        return self._noise.noisy(counts.ravel().astype(np.float64), keys, self._secret, f"count {unit}").reshape(counts.shape)
+        return self._noise.noisy(counts.ravel().astype(np.float64), keys, self._secret, f"count {unit}").reshape(
+            counts.shape
+        )
 
     def cells(self, sides: Sequence[Variable], selection: Selection) -> tuple[Whole, Whole]:
         """Return the number of records and the digest of each cell of known sides; the part of the universe they choose.
@@ -73,14 +83,20 @@ class Register:
         if self._cubes.ready(inside):
             return self._cubes.within(selection, sides)
         columns = [f"c{i}" for i in range(len(sides))]
-        listed = [*(f"{v.codes} AS {c}" for v, c in zip(sides, columns, strict=True)), "count(*) AS n", "sum(CAST(r AS BIGINT)) AS d"]
+        listed = [
+            *(f"{v.codes} AS {c}" for v, c in zip(sides, columns, strict=True)),
+            "count(*) AS n",
+            "sum(CAST(r AS BIGINT)) AS d",
+        ]
         by = f" GROUP BY {', '.join(v.codes for v in sides)}" if sides else ""
         found = self._warehouse.ask(f"SELECT {', '.join(listed)} FROM records WHERE {selection.where()}{by}")  # noqa: S608
         shape = [len(v.levels) for v in sides]
         n, digest = (np.asarray(in_cells(found, columns, shape, name), np.int64) for name in ("n", "d"))
         return n, digest
 
-    def reduce(self, function: RecordFunction | Callable[[Piece], Numbers], columns: Sequence[str], selection: Selection) -> Numbers:
+    def reduce(
+        self, function: RecordFunction | Callable[[Piece], Numbers], columns: Sequence[str], selection: Selection
+    ) -> Numbers:
         """Add up what a function makes of each piece of the records, of columns of known variables alone."""
         _refuse_confidential(selection.variables)
         if not set(columns) <= self._columns:

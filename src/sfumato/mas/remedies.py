@@ -24,7 +24,7 @@ from sfumato.mas.models.model import allowed_levels
 from sfumato.mas.question import Analysis, Question
 from sfumato.mas.register import Register, known_part
 from sfumato.mas.rule import ModelEvidence, UniverseEvidence
-from sfumato.mas.sums import Loss
+from sfumato.mas.sums import PrivacyLoss
 from sfumato.mas.universe import LevelChoice, Selection, Universe, split
 from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers
@@ -76,9 +76,9 @@ class Price:
         return {"loss": self.loss, "left": dict(self.left), "at_least": self.at_least, "words": self.words}
 
 
-def losses_of(dataset: Dataset, question: Question) -> tuple[Loss, ...]:
+def losses_of(dataset: Dataset, question: Question) -> tuple[PrivacyLoss, ...]:
     """Return what the first step of a question would tell, with the counts that rules on its universe need; nothing is added up."""
-    found: list[Loss] = []
+    found: list[PrivacyLoss] = []
     if (counted := universe_sums(question)) is not None:
         about, request = counted
         found += Mechanism(dataset, question.policy, about).losses(request)
@@ -258,7 +258,9 @@ def _universes(universe: Universe, known: Mapping[str, Variable]) -> Iterator[Un
 
 def _levels_of(variable: Variable, *choices: LevelChoice) -> LevelChoice:
     """Return the levels that any of some choices has."""
-    return LevelChoice(tuple(variable.levels[i] for i in sorted(set[int]().union(*(c.among(variable) for c in choices)))))
+    return LevelChoice(
+        tuple(variable.levels[i] for i in sorted(set[int]().union(*(c.among(variable) for c in choices))))
+    )
 
 
 def _wider(variable: Variable, choice: LevelChoice) -> Iterator[LevelChoice]:
@@ -294,7 +296,9 @@ def _changed(analysis: Analysis, known: Mapping[str, Variable]) -> Iterator[dict
         names = getattr(analysis, field)
         for place in sorted(range(len(names)), key=lambda i: (not known[names[i]].known, -i)):  # known sides first
             yield {field: [*names[:place], *names[place + 1 :]]}
-    yield from ({name: None} for name, one in analysis.parameters().items() if one.columns == "one" and getattr(analysis, name))
+    yield from (
+        {name: None} for name, one in analysis.parameters().items() if one.columns == "one" and getattr(analysis, name)
+    )
 
 
 def _formulas(terms: Terms, known: Mapping[str, Variable]) -> Iterator[Terms]:

@@ -32,7 +32,7 @@ from sfumato.mas.mechanism import Mechanism
 from sfumato.mas.perturbation import Amounts, Counts
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question, numbers_in
-from sfumato.mas.sums import _SEAL, CellSums, Moment, ProtectedCells, SumsRequest
+from sfumato.mas.sums import _SEAL, Moment, ProtectedCells, SumsRequest, TableSums
 from sfumato.mas.universe import Universe, spread
 from sfumato.mas.variable import Variable
 from sfumato.toml import dump, parse
@@ -431,7 +431,7 @@ def _noisy(mechanism: Mechanism, table: ShelfTable, moment: Moment, precision: f
     question = Question(dataset.codebook, policy, Universe(), mechanism.question.analysis)
     keeper = Mechanism(dataset, policy.with_(drop=DropQ(q=0)), question)
     parts = {} if table.measure == "n" else {"m": moment}
-    sums, losses = keeper.protect(SumsRequest({"table": CellSums(sides, parts, "amounts")}))
+    sums, losses = keeper.protect(SumsRequest({"table": TableSums(sides, parts, "amounts")}))
     cells, name = sums.cells("table"), "m" if parts else "n"
     return (
         sum(float(loss.amounts.max()) for loss in losses),

@@ -55,7 +55,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class CellSums:
+class TableSums:
     """Sums in each cell of a table: the number of records, named "n", and some moments.
 
     One record of the universe is in one cell. Margins are sums of cells, so that tables add up.
@@ -124,7 +124,7 @@ class TotalSums:
     """Whether the confidential rows of a record are shares that add up to at most 1, as for bins: it moves two of them, not all."""
 
 
-Request = CellSums | TotalSums
+Request = TableSums | TotalSums
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class Company:
 
 
 @dataclass(frozen=True, eq=False)
-class Loss:
+class PrivacyLoss:
     """What an answer tells of each record: μ² of Gaussian differential privacy, by cells of known variables.
 
     Whoever knows everything but one record's confidential values, and has all answers about it, tells two of its values apart

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sfumato.errors import DataError, did_you_mean, join_names, shorten, unknown_name
 from sfumato.data.aggregates import bins_sql
+from sfumato.errors import DataError, did_you_mean, join_names, shorten, unknown_name
 from sfumato.mas.cutpoints import Cutpoints
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
@@ -191,7 +191,13 @@ class VariableBins(Variable):
         cut = Cutpoints(tuple(edges), whole=variable.integer, unit=variable.unit)
         taken = {f.name: getattr(variable, f.name) for f in fields(variable)}
         name = f"{variable.name}\x1f{','.join(f'{e!r}' for e in cut.edges)}"
-        changed = {"name": name, "levels": (*cut.labels, MISSING), "cutpoints": cut, "shares": tuple(shares), "source": variable.name}
+        changed = {
+            "name": name,
+            "levels": (*cut.labels, MISSING),
+            "cutpoints": cut,
+            "shares": tuple(shares),
+            "source": variable.name,
+        }
         return cls(**{**taken, **changed})
 
     @property

@@ -45,7 +45,7 @@ from sfumato.mas.registration import (
 from sfumato.mas.remedies import Price, losses_of, nearest, takes_one_step
 from sfumato.mas.rule import UniverseEvidence
 from sfumato.mas.shelf import Shelf, all_tables, published
-from sfumato.mas.sums import Loss
+from sfumato.mas.sums import PrivacyLoss
 from sfumato.mas.universe import Selection, Spec, Universe
 from sfumato.mas.usage import UsageReport, usage_of
 from sfumato.mas.variable import Variable
@@ -105,7 +105,7 @@ class Answering:
 
     dataset: Dataset
     question: Question
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[PrivacyLoss] = field(default_factory=list)
 
     def answer(self) -> Answer | Refusal:
         """Answer the question, or refuse it."""
@@ -120,7 +120,10 @@ class Answering:
                 return refusal
         universe = self._universe()
         for rule in policy.rules:
-            if rule.needs is UniverseEvidence and (refusal := rule.judged(question.analysis.kind, (universe,))) is not None:
+            if (
+                rule.needs is UniverseEvidence
+                and (refusal := rule.judged(question.analysis.kind, (universe,))) is not None
+            ):
                 return refusal
         result = self._run(question.analysis.steps(question, register))
         if isinstance(result, Refusal):
@@ -157,7 +160,9 @@ class Answering:
         self.losses += losses
         register, known = self.dataset.register(question.policy), known_part(question.selection)
         n = max(register.count(known), 1.0)
-        return UniverseEvidence(question, sums.cells("cells"), {u: register.count(known, u) / n for u in question.codebook.units})
+        return UniverseEvidence(
+            question, sums.cells("cells"), {u: register.count(known, u) / n for u in question.codebook.units}
+        )
 
 
 def cell_counts(dataset: Dataset, policy: Policy) -> CellCounts | None:
@@ -433,7 +438,9 @@ class Vault:
                 raise ParameterError(
                     "what is frozen at once is Microdata. Add a frame or a file first: vault.add(name, data)."
                 )
-            plan = DatasetPlan(name, data, cutpoints or {}, title, identity, recodes, bounds=bounds or {}, keep_rare=True)
+            plan = DatasetPlan(
+                name, data, cutpoints or {}, title, identity, recodes, bounds=bounds or {}, keep_rare=True
+            )
         version = max(self.versions(name), default=0) + 1
         earlier = [self.dataset(name, v) for v in self.versions(name)]
         folder = self.folder / "datasets" / name / str(version)
@@ -496,7 +503,11 @@ class Vault:
     ) -> Answer | Refusal:
         """Answer or refuse a question: rules, protected sums, accounts; log it."""
         about, question = self._question(dataset, universe, analysis, policy)
-        if policy is None and (shelf := self.shelf(about)) is not None and (free := shelf.answer(question, about)) is not None:
+        if (
+            policy is None
+            and (shelf := self.shelf(about)) is not None
+            and (free := shelf.answer(question, about)) is not None
+        ):
             return free
         if (refusal := self._robot(question, user)) is not None:
             return refusal
@@ -528,7 +539,13 @@ class Vault:
         return None if refusal is None else self._helpful(answering, refusal, user)
 
     def price(
-        self, dataset: str | Dataset, universe: Spec, analysis: Analysis, policy: Policy | None = None, *, user: str = "custodian"
+        self,
+        dataset: str | Dataset,
+        universe: Spec,
+        analysis: Analysis,
+        policy: Policy | None = None,
+        *,
+        user: str = "custodian",
     ) -> Price:
         """Return what a question would cost its worst-placed record, without asking it; nothing is computed, charged or logged.
 
@@ -621,7 +638,9 @@ class Vault:
         about = dataset if isinstance(dataset, Dataset) else self.dataset(dataset)
         policy = self.policy_of(about.name)
         if self.shelf(about) is not None:
-            raise DataError(f"{about.label} has a shelf already, and what it told cannot be taken back. Freeze a new version first.")
+            raise DataError(
+                f"{about.label} has a shelf already, and what it told cannot be taken back. Freeze a new version first."
+            )
         if not 50 < right < 100:
             raise ParameterError("right is a number of guesses of 100, above 50 and below 100, such as 57.")
         if tables is None:
@@ -665,7 +684,9 @@ class Vault:
         """Return what everybody was told of a record: by facts read off at freezing, and by the shelves of all versions."""
         versions = [self.dataset(about.name, version) for version in self.versions(about.name)]
         shelves = (self.shelf(one) for one in versions)
-        return max(one.frozen_loss for one in (about, *versions)) + sum(shelf.loss for shelf in shelves if shelf is not None)
+        return max(one.frozen_loss for one in (about, *versions)) + sum(
+            shelf.loss for shelf in shelves if shelf is not None
+        )
 
     def _folder_of(self, dataset: Dataset) -> Path:
         return self.folder / "datasets" / dataset.name / str(dataset.version)
@@ -675,7 +696,11 @@ class Vault:
     def projects(self) -> dict[str, str]:
         """Return the project of each user who has one."""
         path = self.folder / "projects.toml"
-        return {str(k): str(v) for k, v in parse(path.read_text("utf-8")).get("users", {}).items()} if path.is_file() else {}
+        return (
+            {str(k): str(v) for k, v in parse(path.read_text("utf-8")).get("users", {}).items()}
+            if path.is_file()
+            else {}
+        )
 
     def assign(self, user: str, project: str | None) -> None:
         """Give a user the share of a project in the common account (`Accounts.projects`); None for that of all others."""

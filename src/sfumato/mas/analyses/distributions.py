@@ -21,7 +21,7 @@ from sfumato.mas.perturbation import significant
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, numbers_in
 from sfumato.mas.register import Register, known_part
-from sfumato.mas.sums import CELLS, CellSums, Moment, ProtectedCells, ProtectedSums, SumsRequest
+from sfumato.mas.sums import CELLS, Moment, ProtectedCells, ProtectedSums, SumsRequest, TableSums
 from sfumato.mas.variable import MISSING, Variable, VariableBins
 from sfumato.typing import Numbers
 
@@ -206,7 +206,7 @@ class Histogram(Distribution):
         weight = weight_of(question.codebook, self.weighted)
         frozen = self.bins is None and variable.cutpoints is not None
         bins = variable if frozen else grid_bins(variable, self.bins or 16)
-        sums = yield SumsRequest({"bins": CellSums((*sides, bins), weight_moments(weight))})
+        sums = yield SumsRequest({"bins": TableSums((*sides, bins), weight_moments(weight))})
         tables = sums.cells("bins").margins(last=1)
         rows = [row for table in tables for row in self._rows(table, question.policy, weight)]
         return Result({"bins": rows}, notes=tuple(_histogram_notes(question.policy, variable, weight)))
@@ -310,7 +310,7 @@ def order_statistics(
         if all(b - a <= 1 for a, b in zip(low, high, strict=True)):
             return {one: scale.number(b) for one, b in zip(wanted, high, strict=True)}
         bins = VariableBins.of(variable, [scale.number(cut) for cut in sorted(cuts)])
-        sums = yield SumsRequest({"bins": CellSums((*sides, bins), weight_moments(weight))})
+        sums = yield SumsRequest({"bins": TableSums((*sides, bins), weight_moments(weight))})
         table = sums.cells("bins")
 
 
@@ -418,7 +418,7 @@ def curves_of(
         if variable.grid
         else VariableBins.of(variable, ())
     )
-    sums = yield SumsRequest({"bins": CellSums((*sides, bins), weight_moments(weight))})
+    sums = yield SumsRequest({"bins": TableSums((*sides, bins), weight_moments(weight))})
     table, beyond = sums.cells("bins"), policy.counts.beyond
     spreads: dict[Place, BinCounts] = {
         (i, place): spread

@@ -35,7 +35,7 @@ from sfumato.mas.perturbation import significant
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question, Result, Steps
 from sfumato.mas.register import Register
-from sfumato.mas.sums import CellSums, Moment, ProtectedCells, SumsRequest
+from sfumato.mas.sums import Moment, ProtectedCells, SumsRequest, TableSums
 from sfumato.mas.variable import Variable, VariableBins
 from sfumato.typing import Numbers
 
@@ -86,7 +86,7 @@ class ShareBelow(Distribution):
             ).tolist()
         facts["line"] = line
         bins = VariableBins.of(variable, (math.floor(line) if variable.integer else line,))
-        sums = yield SumsRequest({"bins": CellSums((*sides, bins), weight_moments(weight))})
+        sums = yield SumsRequest({"bins": TableSums((*sides, bins), weight_moments(weight))})
         margins, rows = sums.cells("bins").margins(last=1), []
         whole = curves.get((len(margins) - 1, ()))
         for i, margin in enumerate(margins):
@@ -285,7 +285,7 @@ class Inequality(Distribution):
         centre = sum(variable.bounds) / 2
         moments = {**weight_moments(weight), "s": Moment(variable, 1, 1 if weight else 0, centre)}
         bins = grid_bins(variable, bins_for(question, register, groups_of(sides)))
-        sums = yield SumsRequest({"bins": CellSums((*sides, bins), moments, "amounts")})
+        sums = yield SumsRequest({"bins": TableSums((*sides, bins), moments, "amounts")})
         ends = variable.bounds if policy.amounts.clip else (-math.inf, math.inf)
         ginis, shares = [], []
         for table in sums.cells("bins").margins(last=1):

@@ -22,7 +22,7 @@ from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, n
 from sfumato.mas.register import Register
 from sfumato.mas.rule import CorrelationEvidence, ModelEvidence
 from sfumato.mas.rules import DummySize
-from sfumato.mas.sums import CellSums, ProtectedCells, SumsRequest
+from sfumato.mas.sums import ProtectedCells, SumsRequest, TableSums
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.typing import Flags, Numbers
 
@@ -148,7 +148,7 @@ class KaplanMeier(Survival):
         variables, policy = self.variables(question.codebook.variables), question.policy
         _, event, *groups = variables
         bins = self.time_bins(question, register)
-        sums = yield SumsRequest({"cells": CellSums((*groups, event, bins))})
+        sums = yield SumsRequest({"cells": TableSums((*groups, event, bins))})
         rows = [
             row
             for table in sums.cells("cells").margins(last=2)
@@ -239,7 +239,7 @@ class Cox(Survival):
         variables, policy = self.variables(question.codebook.variables), question.policy
         _, event, *groups = variables
         bins = self.time_bins(question, register)
-        sums = yield SumsRequest({"cells": CellSums((*groups, event, bins))})
+        sums = yield SumsRequest({"cells": TableSums((*groups, event, bins))})
         counts = EventCounts.of(sums.cells("cells"), event.pick((self.level,))[0])
         flat = [getattr(counts, name).reshape(-1, counts.events.shape[-1]) for name in EventCounts.__dataclass_fields__]
         cells = np.ndindex(counts.events.shape[:-1])

@@ -18,7 +18,7 @@ from sfumato.mas.perturbation import significant
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, numbers_in
 from sfumato.mas.register import Register
-from sfumato.mas.sums import CellSums, Moment, ProtectedCells, SumsRequest
+from sfumato.mas.sums import Moment, ProtectedCells, SumsRequest, TableSums
 from sfumato.mas.variable import Variable
 from sfumato.typing import Flags, Numbers
 
@@ -63,7 +63,7 @@ class CrossTab(Analysis):
         weight = weight_of(question.codebook, self.weighted)
         amount = None if self.of is None else Amount(numbers_in(self.of, known), weight)
         moments = amount.moments() if amount is not None else {"w": Moment(weights=1)} if weight else {}
-        sums = yield SumsRequest({"cells": CellSums(self.sides(known), moments, "amounts" if amount else "counts")})
+        sums = yield SumsRequest({"cells": TableSums(self.sides(known), moments, "amounts" if amount else "counts")})
         rows = [
             row for table in sums.cells("cells").margins() for row in self._rows(table, amount, weight, question.policy)
         ]

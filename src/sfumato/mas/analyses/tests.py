@@ -23,7 +23,7 @@ from sfumato.mas.perturbation import significant
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, numbers_in
 from sfumato.mas.register import Register
-from sfumato.mas.sums import CellSums, ProtectedCells, ProtectedSums, SumsRequest
+from sfumato.mas.sums import ProtectedCells, ProtectedSums, SumsRequest, TableSums
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.typing import Numbers
 
@@ -161,7 +161,7 @@ class Independence(Analysis, name="independence"):
     @override
     def steps(self, question: Question, register: Register) -> Steps:
         sides, policy = self.sides(question.codebook.variables), question.policy
-        sums = yield SumsRequest({"cells": CellSums(sides)})
+        sums = yield SumsRequest({"cells": TableSums(sides)})
         table = CountTable.of(sums.cells("cells"), _fewest(policy))
         if min(table.counts.shape) < 2:
             return _FEW
@@ -220,7 +220,7 @@ class GroupMeans(Analysis, abstract=True):
         """Ask for the means of all groups that are large enough."""
         variable, side = self.variables(question.codebook.variables)
         amount = Amount(variable, None)
-        sums = yield SumsRequest({"cells": CellSums((side,), amount.moments(), "amounts")})
+        sums = yield SumsRequest({"cells": TableSums((side,), amount.moments(), "amounts")})
         made = amount.means(sums.cells("cells"))
         kept = (made.counts >= max(_fewest(question.policy), 2)) & np.array([level != MISSING for level in side.levels])
         chosen = (getattr(made, name)[kept] for name in ("mean", "counts", "weights", "sampled", "noise"))
@@ -355,7 +355,7 @@ class RankTest(GroupMeans, name="rank_test"):
     def steps(self, question: Question, register: Register) -> Steps:
         (variable, side), policy = self.variables(question.codebook.variables), question.policy
         bins = grid_bins(variable, bins_for(question, register, groups_of((side,))))
-        sums = yield SumsRequest({"cells": CellSums((side, bins))})
+        sums = yield SumsRequest({"cells": TableSums((side, bins))})
         table = CountTable.of(sums.cells("cells"), _fewest(policy))
         if min(table.counts.shape) < 2:
             return _FEW

@@ -257,7 +257,9 @@ class PlantedDataset:
         recipes, and this attacker does not use them. A file with fewer confidential variables leaves him more.
         """
         secret, number = Secret(Draws(f"attack {self.number} {trial}")), next(_ACCOUNTS)
-        fresh = [dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret, frozen_loss=0.0) for one in versions]
+        fresh = [
+            dataclasses.replace(one, name=f"{one.name}_{number}", secret=secret, frozen_loss=0.0) for one in versions
+        ]
         found = [Server(self.vault, one, policy.with_(per_minute=None), tally) for one in fresh]
         tally.servers += found[-1:]
         return found
@@ -417,7 +419,14 @@ def outcome(recipe: PolicyAttack, field: AttackTrials) -> Outcome:
     formal = float(np.mean([right_of(one.told()) for one in tally.servers])) if tally.servers else 1.0
     calculated = float(np.mean([right_of(told) for told in tally.information])) if tally.information else math.nan
     return Outcome(
-        recipe.name, recipe.title, found, limit, tally.refusal_rate, dict(sorted(tally.refused.items())), formal, calculated
+        recipe.name,
+        recipe.title,
+        found,
+        limit,
+        tally.refusal_rate,
+        dict(sorted(tally.refused.items())),
+        formal,
+        calculated,
     )
 
 

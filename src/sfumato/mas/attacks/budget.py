@@ -16,7 +16,7 @@ from sfumato.mas.accounts import loss_of
 from sfumato.mas.answer import Answer
 from sfumato.mas.attacks.base import HALF, SHARES, AttackTrials, PolicyAttack, Server, balanced, yes_or_no
 from sfumato.mas.attacks.linear_questions import (
-    Evidence,
+    AnswerEvidence,
     Kind,
     LinearQuestion,
     Planner,
@@ -59,7 +59,9 @@ class AccountAttack(PolicyAttack, abstract=True):
     users: int = param(default=1, doc="how many users spend their accounts together", low=1, integer=True)
     targets: int = param(default=200, doc="most targets", low=1, integer=True)
     questions: int = param(default=60, doc="most questions of a user about a target", low=1, integer=True)
-    tries: int = param(default=250, doc="universes that the questions are chosen from, for each user", low=1, integer=True)
+    tries: int = param(
+        default=250, doc="universes that the questions are chosen from, for each user", low=1, integer=True
+    )
 
     @abstractmethod
     def victims(self, field: AttackTrials) -> Iterator[Victim]:
@@ -78,11 +80,13 @@ class AccountAttack(PolicyAttack, abstract=True):
         guesses = yes_or_no(rows, scores, truths, max(share, 1 - share))
         return balanced(guesses) if share == 0.5 else guesses
 
-    def spend(self, victim: Victim) -> Evidence:
+    def spend(self, victim: Victim) -> AnswerEvidence:
         """Ask until the accounts are spent; return the evidence of the answers."""
         planner, server = victim.planner, victim.server
         fixed = loss_of(min(server.policy.accounts.user / 100, 0.99)) / self.questions
-        order = QuestionOrder(planner, planner.questions(victim.kinds, self.tries * min(self.users, 3)), self.informed, fixed)
+        order = QuestionOrder(
+            planner, planner.questions(victim.kinds, self.tries * min(self.users, 3)), self.informed, fixed
+        )
         user = refused = asked = 0
         one, told = server.as_user("user 0"), dict[tuple[bytes, float, str], Reading]()
         for place, question in order:
@@ -103,12 +107,21 @@ class AccountAttack(PolicyAttack, abstract=True):
         return evidence(planner.known, list(told.values()), planner.row, planner.share, others)
 
 
-def _read(question: LinearQuestion, found: Answer, server: Server) -> Iterator[tuple[tuple[bytes, float, str], Reading]]:
+def _read(
+    question: LinearQuestion, found: Answer, server: Server
+) -> Iterator[tuple[tuple[bytes, float, str], Reading]]:
     """Yield what is read off an answer by what its noise is drawn for: the same set in another table has the same noise."""
     table = question.kind in ("count", "sum")
     digits = server.policy.amounts.digits if table else server.policy.models.digits
     for reading in question.told(found, digits):
-        yield (reading.inside.tobytes(), reading.b, "" if table else repr((question.kind, question.universe, question.sides))), reading
+        yield (
+            (
+                reading.inside.tobytes(),
+                reading.b,
+                "" if table else repr((question.kind, question.universe, question.sides)),
+            ),
+            reading,
+        )
 
 
 class WholeBudget(AccountAttack):

@@ -85,7 +85,6 @@ class KnownCells:
         """Return the weight of each record in a reading, shape (n,)."""
         return np.asarray(np.where(reading.inside[self.place], reading.a + reading.b * self.amounts, 0.0))
 
-
     def weights_of(self, reading: Reading, row: int) -> float:
         """Return the weight of one record in a reading."""
         return (reading.a + reading.b * float(self.amounts[row])) * float(reading.inside[self.place[row]])
@@ -335,12 +334,16 @@ class Planner:
         policy, spread = self.server.policy, self.share * (1 - self.share)
         lost = float(getattr(policy.drop, "q", 0)) * spread + 0.01
         if kind == "sum":
-            yield Reading(chosen, self._amount_variance(n) / 2 + lost, 0.0, 1.0, texts, n, float(self.known.sums[0][chosen].sum()))
+            yield Reading(
+                chosen, self._amount_variance(n) / 2 + lost, 0.0, 1.0, texts, n, float(self.known.sums[0][chosen].sum())
+            )
         if kind == "logit":
             yield Reading(chosen, float(policy.models.variance(1.0, n * spread)) + lost, cell=texts, n=n, offset=n)
         else:
             rounding = (policy.counts.base**2 - 1) / 12
-            yield Reading(chosen, float(policy.counts.variance(1.0, n * spread)) + rounding + lost, cell=texts, n=n, offset=n)
+            yield Reading(
+                chosen, float(policy.counts.variance(1.0, n * spread)) + rounding + lost, cell=texts, n=n, offset=n
+            )
 
     def _amount_variance(self, n: float) -> float:
         """Return the variance of the noise on a sum of the known amount: it is as large as the amount's public bound."""
@@ -384,7 +387,11 @@ class Planner:
         if accounts.others == "known":
             return False
         table = {v.name for v in finest(variables, CELLS["unknown"])}
-        used = {*question.universe, *question.sides, *([self.amount] if question.kind in ("slope", "correlation") else [])}
+        used = {
+            *question.universe,
+            *question.sides,
+            *([self.amount] if question.kind in ("slope", "correlation") else []),
+        }
         return used <= table
 
 
@@ -426,7 +433,7 @@ class JointReadings:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AnswerEvidence:
     """What all answers together say of the target."""
 
     ratio: float
@@ -437,14 +444,14 @@ class Evidence:
 
 def evidence(
     known: KnownCells, answered: Sequence[Reading], row: int, share: float, others: Numbers | None = None
-) -> Evidence:
+) -> AnswerEvidence:
     """Return the evidence of readings, whose offsets are their values, by generalised least squares (Fisher's discriminant).
 
     `others` holds the attribute of everybody, if the attacker knows it: answers then differ from what others add by noise alone.
     """
     prior = math.log(share / (1 - share))
     if not answered:
-        return Evidence(prior, 0.0)
+        return AnswerEvidence(prior, 0.0)
     joint = JointReadings.of(known, answered, row, None if others is not None else share)
     weights = np.stack([known.weights(r) for r in answered]) if others is not None else np.zeros((0, 0))
     if others is None:
@@ -453,7 +460,7 @@ def evidence(
         usual = weights @ others - joint.signal * others[row]
     solved = np.linalg.solve(joint.covariance, joint.signal)
     values = np.array([r.offset for r in answered])
-    return Evidence(prior + float(solved @ (values - usual - joint.signal / 2)), float(solved @ joint.signal))
+    return AnswerEvidence(prior + float(solved @ (values - usual - joint.signal / 2)), float(solved @ joint.signal))
 
 
 # --- the order of questions

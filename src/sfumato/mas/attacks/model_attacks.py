@@ -105,7 +105,9 @@ def told(server: Server, planner: Planner) -> float:
         found = server.ask(question.universe, question.analysis())
         if isinstance(found, Answer):
             own = question.readings[0]
-            if values := [r.offset for r in question.told(found, server.policy.models.digits) if r.inside is own.inside]:
+            if values := [
+                r.offset for r in question.told(found, server.policy.models.digits) if r.inside is own.inside
+            ]:
                 return values[0] - (own.n - 1) * SHARES[RARE] - 0.5
         elif found.rule == "separation":
             return -1.0

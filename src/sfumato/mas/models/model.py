@@ -19,7 +19,7 @@ from sfumato.mas.models.products import ONE, Factors, Monomial, Products
 from sfumato.mas.perturbation import Models, significant
 from sfumato.mas.question import Question
 from sfumato.mas.register import Register, known_part
-from sfumato.mas.sums import CellSums, ProtectedSums, SumsRequest
+from sfumato.mas.sums import ProtectedSums, SumsRequest, TableSums
 from sfumato.mas.universe import split
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.typing import Flags, Numbers
@@ -215,13 +215,13 @@ def counted(
     known = question.codebook.variables
     universe_known = not split(question.selection.plain.variables)[1]
     found: dict[tuple[str, ...], Numbers] = {}
-    asked: dict[str, CellSums] = {}
+    asked: dict[str, TableSums] = {}
     for names in sets:
         sides = tuple(known[name] for name in names)
         if universe_known and all(v.known for v in sides):
             found[names] = register.noisy(*register.cells(sides, known_part(question.selection)))
         else:
-            asked["\x1f".join(names)] = CellSums(sides)
+            asked["\x1f".join(names)] = TableSums(sides)
     if asked:
         sums = yield SumsRequest(asked)
         found |= {tuple(name.split("\x1f")): sums.cells(name).n for name in asked}
