@@ -233,7 +233,14 @@ def _fitted(
     variance = question.policy.variance_inflation * bread + bread @ of_sums @ bread
     null = float((told * np.log(told / told.sum())).sum())
     correlation = largest_correlation(information[cuts:, cuts:], False) if k > 1 else 0.0
-    return OrderedFit(np.asarray(beta, np.float64), variance, float(values[-len(shown) - 2]), null, n, correlation)
+    return OrderedFit(
+        np.asarray(beta, np.float64),
+        np.asarray(variance, np.float64),
+        float(values[-len(shown) - 2]),
+        null,
+        n,
+        correlation,
+    )
 
 
 def _largest(columns: ModelColumns, at: int) -> float:
