@@ -145,7 +145,7 @@ def test_the_same_question_in_other_words_is_the_same_bytes(vault: Vault) -> Non
 
 
 def test_in_a_right_model_of_nothing_p_is_uniform(vault: Vault) -> None:
-    """hours know nothing of region: over secrets and 40 shuffles one in twenty is below .05."""
+    """Being sick has nothing to do with region in this one file: over 60 secrets few p are below .05."""
     rng = np.random.default_rng(4)
     below = []
     data = vault.dataset("data")

@@ -159,6 +159,27 @@ class OrderedRows(RecordFunction):
         return np.asarray(np.array(rows) * complete, np.float64)
 
 
+def _score_bounds(columns: ModelColumns, sizes: Numbers, noisy: bool) -> list[Confidential]:
+    """Return bounds and nominal sizes of what a record adds to score, information, log-likelihood, number and levels."""
+    shares = np.maximum(sizes, 1.0) / np.maximum(sizes, 1.0).sum()
+    below = np.cumsum(shares)[:-1]
+    cuts = len(below)
+    steep = _MORE * below * (1 - below) / np.minimum(shares[:-1], shares[1:]) if noisy else np.full(cuts, 1e6)
+    own = [max(columns.factors.bounds(one).spread, 0.05) for one in columns.monomials[1:]]
+    reach = [*steep.tolist(), *(_largest(columns, i + 1) for i in range(len(own)))]
+    spread = [*(0.5 * steep).tolist(), *(0.6 * size for size in own)]
+    bounds = [Confidential(-r, r, s) for r, s in zip(reach, spread, strict=True)]
+    for u, v in itertools.combinations_with_replacement(range(len(reach)), 2):
+        top = _TOP * (max(reach[u], 1.0) * max(reach[v], 1.0) if u < cuts else reach[u] * reach[v])
+        bounds.append(Confidential(0.0 if u == v else -top, top, min(spread[u] * spread[v], top)))
+    return [
+        *bounds,
+        Confidential(-5.0, 0.0, 1.0),
+        Confidential(0.0, 1.0, 0.1),
+        *([Confidential(0.0, 1.0, 0.5)] * len(sizes)),
+    ]
+
+
 def _fitted(
     question: Question, register: Register, columns: ModelColumns, shown: Sequence[int], sizes: Numbers
 ) -> Generator[SumsRequest, ProtectedSums, OrderedFit | Refusal]:
@@ -166,21 +187,8 @@ def _fitted(
     factors, k, cuts = columns.factors, len(columns.monomials) - 1, len(shown) - 1
     noisy, m = bool(question.policy.models.sd), len(columns.monomials) - 1 + len(shown) - 1
     shape = Products(question, register, factors, columns.monomials, ())
-    shares = np.maximum(sizes, 1.0) / np.maximum(sizes, 1.0).sum()
-    cumulated = np.cumsum(shares)[:-1]
-    steep = _MORE * cumulated * (1 - cumulated) / np.minimum(shares[:-1], shares[1:]) if noisy else np.full(cuts, 1e6)
-    reach = [*steep.tolist(), *(_largest(columns, i + 1) for i in range(k))]
-    spread = [0.5 * r for r in steep.tolist()] + [
-        0.6 * max(factors.bounds(one).spread, 0.05) for one in columns.monomials[1:]
-    ]
-    bounds = [Confidential(-r, r, s) for r, s in zip(reach, spread, strict=True)]
-    triangle = [(u, v) for u in range(m) for v in range(u, m)]
-    tops = [
-        _TOP * max(reach[u], 1.0) * max(reach[v], 1.0) if u < cuts else _TOP * reach[u] * reach[v] for u, v in triangle
-    ]
-    for (u, v), top in zip(triangle, tops, strict=True):
-        bounds.append(Confidential(0.0 if u == v else -top, top, min(spread[u] * spread[v], top)))
-    bounds += [Confidential(-5.0, 0.0, 1.0), Confidential(0.0, 1.0, 0.1), *(Confidential(0.0, 1.0, 0.5) for _ in shown)]
+    cumulated = (np.cumsum(np.maximum(sizes, 1.0)) / np.maximum(sizes, 1.0).sum())[:-1]
+    bounds, triangle = _score_bounds(columns, sizes, noisy), list(itertools.combinations_with_replacement(range(m), 2))
     names = ";".join(factors.wording(one) for one in columns.monomials)
     beta: Numbers = np.concatenate([np.round(np.log(cumulated / (1 - cumulated)), 6), np.zeros(k)])
     values, noise = np.zeros(len(bounds)), np.zeros(len(bounds))
