@@ -440,7 +440,7 @@ def fitted(question: Question, register: Register, columns: ModelColumns, weight
 
 def _least_eigenvalue(sums: NormalEquations) -> float:
     """Return the size that the noise alone gives eigenvalues of X'X, of columns of unit length: what is smaller may be 0."""
-    length = np.maximum(np.diag(sums.xx), 1e-300)
+    length = np.maximum(np.diag(sums.xx), 1e-100)
     scaled = sums.xx_variance / np.outer(length, length)
     return max(float(np.sqrt(scaled.sum(axis=1).max(initial=0.0))), 1e-4) if scaled.any() else 0.0
 
