@@ -25,9 +25,9 @@ from sfumato.mas import Preview
 from sfumato.mas.attacks import Differencing, SkewedDifferencing
 from sfumato.mas.attacks.bench import Bench
 from sfumato.mas.attacks.reference_workload import HonestUsers, ordinary_questions
+from sfumato.mas.models.residual_pictures import ResidualPicture
 from sfumato.mas.policy import Policy
 from sfumato.mas.policy_trials import policy_map
-from sfumato.mas.residual_pictures import ResidualPicture
 from sfumato.masks import KimNoise
 from sfumato.papers import (
     KeyExperiments,

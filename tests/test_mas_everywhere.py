@@ -20,11 +20,11 @@ from mas_survey import microdata
 
 from sfumato.contract import Draws, registered
 from sfumato.data.warehouse import DuckDBWarehouse
-from sfumato.mas.amount_rules import AmountPPercent, Dominance
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer
 from sfumato.mas.drop_q import DropShare
 from sfumato.mas.question import Analysis
+from sfumato.mas.rules import AmountPPercent, Dominance
 from sfumato.mas.vault import DryRun, Vault
 
 N = 1_500

@@ -10,9 +10,9 @@ from mas_cases import UNLIMITED
 from mas_people import people, vault_of
 
 from sfumato.errors import ParameterError
-from sfumato.mas.amount_rules import AmountPPercent, Dominance
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.policy import Policy
+from sfumato.mas.rules import AmountPPercent, Dominance
 
 
 @pytest.mark.parametrize("seed", range(5))

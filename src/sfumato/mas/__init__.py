@@ -7,8 +7,6 @@ from sfumato.lazy import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 
 if TYPE_CHECKING:
-    from sfumato.mas.amount_rules import AmountPPercent as AmountPPercent
-    from sfumato.mas.amount_rules import Dominance as Dominance
     from sfumato.mas.analyses.distributions import Histogram as Histogram
     from sfumato.mas.analyses.distributions import Quantiles as Quantiles
     from sfumato.mas.analyses.inequality import Inequality as Inequality
@@ -46,14 +44,16 @@ if TYPE_CHECKING:
     from sfumato.mas.drop_q import share_clean_tables as share_clean_tables
     from sfumato.mas.drop_q import smallest_q as smallest_q
     from sfumato.mas.drop_q import success_probability as success_probability
+    from sfumato.mas.models.residual_pictures import BinnedPicture as BinnedPicture
+    from sfumato.mas.models.residual_pictures import ResidualPicture as ResidualPicture
     from sfumato.mas.policy import Policy as Policy
     from sfumato.mas.policy_trials import policy_map as policy_map
     from sfumato.mas.preparation import LevelRecode as LevelRecode
     from sfumato.mas.question import Analysis as Analysis
-    from sfumato.mas.residual_pictures import BinnedPicture as BinnedPicture
-    from sfumato.mas.residual_pictures import ResidualPicture as ResidualPicture
     from sfumato.mas.rule import ConfidentialityRule as ConfidentialityRule
+    from sfumato.mas.rules import AmountPPercent as AmountPPercent
     from sfumato.mas.rules import CloseFit as CloseFit
+    from sfumato.mas.rules import Dominance as Dominance
     from sfumato.mas.rules import DummySize as DummySize
     from sfumato.mas.rules import HighCorrelation as HighCorrelation
     from sfumato.mas.rules import LeftOut as LeftOut

@@ -14,7 +14,7 @@ from sfumato.contract.parameters import Parametric, param
 from sfumato.errors import DataError
 from sfumato.mas.cutpoint_strategies import Minimum
 from sfumato.mas.cutpoints import ValueCounts
-from sfumato.mas.residual_pictures import BinnedPicture, ResidualPicture
+from sfumato.mas.models.residual_pictures import BinnedPicture, ResidualPicture
 from sfumato.typing import Numbers, Whole
 
 # --- axis

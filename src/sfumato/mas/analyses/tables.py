@@ -12,12 +12,12 @@ from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.errors import DataError, ParameterError
-from sfumato.mas.amount_rules import CellRule
 from sfumato.mas.codebook import Codebook, Weight
 from sfumato.mas.perturbation import significant
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, numbers_in
 from sfumato.mas.register import Register
+from sfumato.mas.rules import CellRule
 from sfumato.mas.sums import Moment, ProtectedCells, SumsRequest, TableSums
 from sfumato.mas.variable import Variable
 from sfumato.typing import Flags, Numbers

@@ -225,22 +225,31 @@ def _fitted(
     else:
         if not noisy:
             return SEPARATED
-    n, told = float(values[-len(shown) - 1]), np.maximum(values[-len(shown) :], 1.0)
+    return _estimates(question, beta, change, values, noise, information, unsure, len(shown))
+
+
+def _estimates(
+    question: Question,
+    beta: Numbers,
+    change: Numbers,
+    values: Numbers,
+    noise: Numbers,
+    information: Numbers,
+    unsure: Numbers,
+    levels: int,
+) -> OrderedFit | Refusal:
+    """Return the fit after the last step, with the noise of score and information in its variance."""
+    m, cuts = len(beta), levels - 1
+    n, told = float(values[-levels - 1]), np.maximum(values[-levels:], 1.0)
     if not n > 2 * m:
         return EMPTY
     bread = np.linalg.inv(information)
     of_sums = np.diag(noise[:m] + unsure @ np.square(change))
     variance = question.policy.variance_inflation * bread + bread @ of_sums @ bread
     null = float((told * np.log(told / told.sum())).sum())
-    correlation = largest_correlation(information[cuts:, cuts:], False) if k > 1 else 0.0
-    return OrderedFit(
-        np.asarray(beta, np.float64),
-        np.asarray(variance, np.float64),
-        float(values[-len(shown) - 2]),
-        null,
-        n,
-        correlation,
-    )
+    correlation = largest_correlation(information[cuts:, cuts:], False) if m - cuts > 1 else 0.0
+    value = float(values[-levels - 2])
+    return OrderedFit(np.asarray(beta, np.float64), np.asarray(variance, np.float64), value, null, n, correlation)
 
 
 def _largest(columns: ModelColumns, at: int) -> float:

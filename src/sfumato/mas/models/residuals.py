@@ -20,9 +20,9 @@ from sfumato.mas.models.likelihood import Logit, OutcomeFit, ScoreRows
 from sfumato.mas.models.linear import OLS, LinearFit
 from sfumato.mas.models.outcome_models import Logistic, Multinomial
 from sfumato.mas.models.products import ONE, MonomialRows, Products, RowSums
+from sfumato.mas.models.residual_pictures import BinnedPicture, ResidualPicture
 from sfumato.mas.question import Question, Result, Steps
 from sfumato.mas.register import Register, known_part
-from sfumato.mas.residual_pictures import BinnedPicture, ResidualPicture
 from sfumato.mas.rule import Evidence
 from sfumato.mas.sums import Confidential, Piece, ProtectedSums, ProtectedTotals, RecordFunction, SumsRequest, TotalSums
 from sfumato.mas.synthetic_residuals import CURVE, DEGREE, SPREAD, SPREAD_DEGREE, beyond_chance, rank_basis
