@@ -22,8 +22,8 @@ from sfumato.mas.accounts import Accounts, loss_of, right_of
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cube import Cubes
-from sfumato.mas.models.likelihood import Logistic
 from sfumato.mas.models.linear import OLS
+from sfumato.mas.models.outcome_models import Logistic
 from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import LevelRecode
 from sfumato.mas.question import Analysis
