@@ -200,19 +200,18 @@ class Balance:
         return self.formal if self.others_known else self._told + self._since
 
     def fits(self, charges: Sequence[Charge], limit: float) -> bool:
-        """Return whether nothing is told beyond a limit after some charges, of the records that they are about."""
+        """Return whether nothing is told beyond a limit after some charges, of any record of which they tell more.
+
+        Where others are not known, an answer about other records tells more of a record, too: of those that hide it.
+        """
         added = sum((self._spread(charge) for charge in charges), np.zeros(self.formal.shape))
-        here = added > 0
-        if (self.formal + added)[here].max(initial=0.0) <= limit:
-            return True
         if self.others_known:
-            return False
-        if (self.spent + added)[here].max(initial=0.0) <= limit:
+            return bool((self.formal + added)[added > 0].max(initial=0.0) <= limit)
+        if (self.formal + added).max(initial=0.0) <= limit:
             return True
         self.settle()
-        if (self.spent + added)[here].max(initial=0.0) <= limit:
-            return True
-        return bool(self._after(charges)[here].max(initial=0.0) <= limit)
+        after = self._after(charges)
+        return bool(after[after > self.spent * (1 + 1e-9)].max(initial=0.0) <= limit)
 
     def dearest(self, charges: Sequence[Charge], limit: float) -> tuple[float, float]:
         """Return what some charges would tell, and what is left below a limit, of the record for which that is fewest times."""
