@@ -549,7 +549,8 @@ class Vault:
     ) -> Price:
         """Return what a question would cost its worst-placed record, without asking it; nothing is computed, charged or logged.
 
-        It depends on known variables, public facts and the accounts. What is on the shelf, or was answered before, is free.
+        It depends on known variables, public facts and the user's account, and tells nothing of what others asked. What is on the
+        shelf, or was answered before, is free.
         """
         about, question = self._question(dataset, universe, analysis, policy)
         accounts = question.policy.accounts
@@ -557,9 +558,10 @@ class Vault:
         free = policy is None and (shelf := self.shelf(about)) is not None and shelf.answer(question, about) is not None
         losses = () if free or math.isinf(min(limits.values())) else losses_of(about, question)
         found = self.ledger.dearest(about.name, losses, limits, about.variables, cell_counts(about, question.policy))
-        left = dict(zip(("user", "common"), (left for _, left in found.values()), strict=True))
-        times, loss = min((left / cost if cost else math.inf, -cost) for cost, left in found.values())
-        return Price(-loss, left, bool(loss) and not takes_one_step(question), times)
+        cost, left = found[user]  # the common account says what others asked: no price tells of it
+        return Price(
+            cost, {"user": left}, bool(cost) and not takes_one_step(question), left / cost if cost else math.inf
+        )
 
     def _limits(self, dataset: Dataset, accounts: Accounts, user: str) -> dict[str, float]:
         """Return what may be told of a record from now on: to a user, and to those who share the common account."""
