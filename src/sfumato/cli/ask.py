@@ -17,6 +17,7 @@ from sfumato.cli.options import METHOD, Json, argument, expand_options, flag, me
 from sfumato.cli.parse import names, settings
 from sfumato.cli.vault import open_vault
 from sfumato.contract.parameters import find, registered
+from sfumato.files import write_text
 
 if TYPE_CHECKING:
     from sfumato.mas.dataset import Dataset
@@ -46,6 +47,8 @@ class AskOptions:
         "A parameter of the analysis: of=income, weighted=true.", metavar="NAME=VALUE"
     )
     list_: bool = flag("Show every analysis with its parameters, and stop.", panel=METHOD)
+    wide: bool = flag("Print a cross-tabulation with its last variable across.")
+    out: Path | None = output_field("Write the first table of the answer to this file (.csv).")
     chart: Path | None = output_field("Draw the answer (.svg or .png); residuals have a chart.")
     user: str | None = option("Who asks, for the accounts and the log; your name on this machine if not given.")
     price: bool = flag("Say what the question would cost, and do not ask it.")
@@ -70,6 +73,10 @@ def ask(options: AskOptions) -> None:
     if chart is not None and (chosen is None or not chosen.drawn):
         raise Misuse("--chart is for an answer that can be drawn: give --analysis residuals.")
     check_chart(chart, False)
+    if options.out is not None and options.out.suffix.lower() != ".csv":
+        raise Misuse(f"--out is a file that ends in .csv; got '{options.out.name}'.")
+    if options.wide and (chosen is None or chosen.name != "cross_tab"):
+        raise Misuse("--wide is for a cross-tabulation: give --crosstab.")
     opened = open_vault(options.vault)
     found = opened.dataset(options.dataset)
     if chosen is None:
@@ -82,10 +89,14 @@ def ask(options: AskOptions) -> None:
         screen.answer(price.to_json())
         return
     answer = opened.ask(found, options.universe, chosen, user=user)
-    screen.say(str(answer))
+    screen.say(answer.text(options.wide) if isinstance(answer, mas.Answer) else str(answer))
     screen.answer(answer.to_json())
     if isinstance(answer, mas.Refusal):
         raise typer.Exit(INFEASIBLE)
+    if options.out is not None:
+        table = answer.wide().reset_index() if options.wide else answer.frame()
+        write_text(options.out, table.to_csv(index=False))
+        screen.say(f"Wrote {options.out}.")
     if chart is not None:
         save_chart(answer.chart(), chart, confidential=False)
         screen.say(f"Wrote {chart}.")

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sfumato.errors import DataError, unknown_name
+
 if TYPE_CHECKING:
     import altair as alt
 
@@ -74,6 +76,21 @@ class Answer:
 
         return pd.DataFrame(list(self.tables[table or next(iter(self.tables))]))
 
+    def wide(self, value: str = "count") -> Any:
+        """Return a cross-tabulation as people print it, as a pandas frame: the last variable across, the others down."""
+        cells = self.tables.get("cells")
+        if self.analysis != "cross_tab" or cells is None:
+            raise DataError(f"an answer of {self.analysis} is no cross-tabulation. Take its table: answer.frame().")
+        table = self.frame("cells")
+        sides = list(table.columns[: list(table.columns).index("count")])
+        if value not in table.columns[len(sides) :]:
+            raise DataError(unknown_name("column", value, table.columns[len(sides) :], "the cross-tabulation"))
+        if len(sides) == 1:
+            return table.set_index(sides)[[value]]
+        order = [list(dict.fromkeys(table[side])) for side in sides]
+        found = table.set_index(sides)[value].unstack(sides[-1])[order[-1]]
+        return found.reindex(order[0]) if len(sides) == 2 else found
+
     def chart(self) -> alt.TopLevelMixin:
         """Draw it, if its analysis has a chart."""
         from sfumato.contract.parameters import find
@@ -94,8 +111,16 @@ class Answer:
         return json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, wide: bool = False) -> str:
+        """Return it for people; a cross-tabulation with its last variable across, if asked for."""
         parts = [f"{self.analysis} · {self.dataset} · {self.policy} · {self.citation}"]
-        for name in self.tables:
+        if wide:
+            values = list(self.frame("cells").columns)
+            for value in values[values.index("count") :]:
+                parts += ["", value, self.wide(value).astype(object).map(_said).to_string()]
+        for name in () if wide else self.tables:
             table = self.frame(name)
             shown = table if len(table) <= _LONG else table.head(_HEAD)
             parts += ["", name, shown.astype(object).map(_said).to_string(index=False)]
