@@ -45,6 +45,18 @@ _PAIRS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("logistic", {"formula": "sick ~ age + sex"}, {"formula": "C(sick) ~ sex + age", "event": "yes"}),
     ("multinomial", {"formula": "work ~ age"}, {"formula": "C(work) ~ 1 + age"}),
     ("residuals", {"formula": "income ~ age"}, {"formula": "income ~ 1 + age"}),
+    ("independence", {"by": ("sex", "sick")}, {"by": ["sex", "sick"]}),
+    ("t_test", {"of": "income", "by": "sex"}, {"of": "income", "by": "sex"}),
+    ("anova", {"of": "income", "by": "work"}, {"of": "income", "by": "work"}),
+    ("rank_test", {"of": "income", "by": "sex"}, {"of": "income", "by": "sex"}),
+    ("kaplan_meier", {"time": "age", "event": "sick", "level": "yes"}, {"time": "age", "event": "sick", "level": "yes"}),
+    ("cox", {"time": "age", "event": "sick", "level": "yes", "by": ("sex",)},
+      {"time": "age", "event": "sick", "level": "yes", "by": ["sex"]}),
+    ("share_below", {"of": "income"}, {"of": "income"}),
+    ("inequality", {"of": "income"}, {"of": "income"}),
+    ("probit", {"formula": "sick ~ age"}, {"formula": "C(sick) ~ age", "event": "yes"}),
+    ("poisson", {"formula": "z ~ age"}, {"formula": "z ~ 1 + age"}),
+    ("ordered_logit", {"formula": "work ~ age"}, {"formula": "C(work) ~ age"}),
 )  # fmt: skip
 ANALYSES: tuple[tuple[Analysis, Analysis], ...] = tuple(
     (analysis_named(name, **one), analysis_named(name, **other))

@@ -15,7 +15,6 @@ from sfumato.contract.snooper import wilson
 from sfumato.datasets.analysis_survey import fine_cutpoints, survey20k
 from sfumato.errors import ParameterError
 from sfumato.maps import RUMap
-from sfumato.mas.accounts import Accounts
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.attacks import Differencing, SkewedDifferencing
 from sfumato.mas.attacks.base import analysis_named
@@ -81,7 +80,7 @@ def test_settings_have_dotted_names_and_go_to_their_part_of_the_policy() -> None
 def test_a_setting_of_another_drop_brings_that_drop_and_one_of_accounts_leaves_the_other() -> None:
     assert HARDENED.set({"drop.q": 7, "accounts.user": 100, "accounts.everybody": 100}).drop == DropQ(q=7)
     assert PRINTED.set({"drop.low": 2, "drop.high": 5}).drop == DropRange(low=2, high=5)
-    assert PRINTED.set({"accounts.user": 60}).accounts == Accounts(user=60.0, everybody=100.0)
+    assert HARDENED.set({"accounts.user": 60}).accounts == HARDENED.accounts.with_(user=60.0)
 
 
 @pytest.mark.parametrize(

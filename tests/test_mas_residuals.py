@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,9 @@ def test_every_refusal_of_the_model_is_one_of_its_picture(vault: Vault, model: A
     expected = vault.ask("survey", universe, model, HARDENED)
     assert isinstance(expected, Refusal)
     asked = Residuals(model.formula, weighted=model.weighted, model=model.name)
-    assert vault.ask("survey", universe, asked, HARDENED) == expected
+    found = vault.ask("survey", universe, asked, HARDENED)
+    assert isinstance(found, Refusal)
+    assert dataclasses.replace(found, nearest=None) == dataclasses.replace(expected, nearest=None)
 
 
 class Shares(MonomialRows):

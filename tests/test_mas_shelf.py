@@ -273,10 +273,12 @@ def test_everybody_pays_for_the_shelf_once(tmp_path: Path) -> None:
     vault = vault_of(tmp_path)
     frozen_loss = vault.dataset("tiny").frozen_loss
     with pytest.raises(ParameterError, match="more would be told"):
-        vault.shelve("tiny", right=62)  # the policy allows a user 62, and some is spent at freezing
+        vault.shelve(
+            "tiny", right=HARDENED.accounts.user
+        )  # the policy allows a user as much, and some is spent at freezing
     made = vault.shelve("tiny", [("sex", "sick"), ("work",)], right=57)
     assert made.loss == pytest.approx(loss_of(0.57), rel=1e-4)
-    assert vault._told_to_all("tiny") == pytest.approx(frozen_loss + made.loss)
+    assert vault._told_to_all(vault.dataset("tiny")) == pytest.approx(frozen_loss + made.loss)
     room = HARDENED.accounts.limit(user=True) - frozen_loss - made.loss
     known = HARDENED.accounts.with_(others="known")
     spent, policy = 0.0, HARDENED.with_(rules=(), per_minute=None, accounts=known)

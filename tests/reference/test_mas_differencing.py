@@ -126,7 +126,7 @@ def test_figure_4_2_2_the_attack_that_is_made_has_two_more_and_two_fewer_counts(
     dataset = vault.dataset("people")
     clean = 0
     for trial in range(40):
-        other = dataclasses.replace(dataset, secret=Secret(Draws(trial)), decided={})
+        other = dataclasses.replace(dataset, secret=Secret(Draws(trial)))
         tables = []
         for universe in (LARGER, SMALLER):
             found = vault.ask(other, universe, BOTH, PRINTED)

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from sfumato.data.aggregates import Aggregate, Sum, aggregate_sql
 from sfumato.data.exact_sums import scale_of
-from sfumato.errors import DataError
+from sfumato.errors import DataError, SfumatoError
 from sfumato.mas.cube import in_cells
 from sfumato.mas.dataset import Dataset
 from sfumato.mas.drop_q import CellTable, Drop, DropEnough, DropQ, DropRange, DropShare
@@ -640,6 +640,10 @@ def _hashed(text: str) -> bytes:
 # --- drops
 
 
+class TooFewToDropError(SfumatoError):
+    """A universe of which too few records would be left."""
+
+
 def kept(drop: Drop, dataset: Dataset, question: Question) -> str:
     """Return the SQL condition that a record of the universe is kept by the subsample (section 4)."""
     if isinstance(drop, DropShare):
@@ -663,7 +667,7 @@ def kept(drop: Drop, dataset: Dataset, question: Question) -> str:
         return "TRUE"
     plain = question.selection.plain
     if dataset.cubes.of(plain.variables).count(plain) < _LEFT * q:
-        raise DataError("too few records would be left after some are dropped. Choose a larger universe.")
+        raise TooFewToDropError
     order, where = dataset.secret.order(key), question.selection.where()
     found = dataset.warehouse.ask(
         f"SELECT place FROM (SELECT {order} AS place FROM records WHERE {where}) AS places ORDER BY place LIMIT {q}"  # noqa: S608

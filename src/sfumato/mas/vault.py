@@ -24,7 +24,7 @@ from sfumato.mas.cutpoint_strategies import Preview
 from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, load
 from sfumato.mas.ledger import Alert, CellCounts, Ledger, Place, alerts_in, project_account
-from sfumato.mas.mechanism import Mechanism, universe_sums
+from sfumato.mas.mechanism import Mechanism, TooFewToDropError, universe_sums
 from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import LevelRecode
@@ -109,12 +109,20 @@ class Answering:
 
     def answer(self) -> Answer | Refusal:
         """Answer the question, or refuse it."""
+        try:
+            return self._answer()
+        except TooFewToDropError:
+            return Refusal("drop", "Too few records would be left after some are dropped.", "Choose a larger universe.")
+
+    def _answer(self) -> Answer | Refusal:
         question, policy = self.question, self.question.policy
         try:
             question.analysis.variables(question.codebook.variables)
         except TooManyTerms:
             return Refusal("formula_size", "The formula has too many terms.", "Write out the terms that matter.")
         register = self.dataset.register(policy)
+        sides = question.analysis.sides(question.codebook.variables)
+        self.dataset.cubes.foresee([v for v in (*question.selection.plain.variables, *sides) if v.known])
         for rule in policy.rules:
             if (refusal := rule.before(question, register)) is not None:
                 return refusal

@@ -158,6 +158,11 @@ class IntervalDisclosure(RiskMeasure):
 
     def _in_distance(self, x: Numbers, y: Numbers, released: Numbers) -> Flags:
         """Return which values, each file standardised by itself, are nearer than the record's distance from the mean allows."""
+        whole = [int((~np.isnan(one).any(axis=1)).sum()) for one in (x, released)]
+        if min(whole) < 2 * (x.shape[1] + 1):
+            raise NotApplicable(
+                "too few records have all their values for a robust Mahalanobis distance. Leave out columns with many gaps."
+            )
         before, after = _standardised(x, x), _standardised(y, released)
         _, scatter = kernels.moments.determinant_scatter(before)
         if np.linalg.matrix_rank(scatter) < len(scatter):

@@ -266,7 +266,9 @@ def _sums(columns: Sequence[ColumnValues]) -> list[FunctionalDependence]:
     rows = np.flatnonzero(full)[:_ROWS]
     if len(rows) < max(_LEAST, 3 * len(columns)):
         return []
-    spread = x[rows].std(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = x[rows].std(axis=0)
+    spread = np.where(np.isfinite(spread), spread, 0.0)  # of numbers too large to be squared nothing is found
     scaled = (x[rows] - x[rows].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     basis: list[int] = []
     axes = np.zeros((len(rows), 0))
