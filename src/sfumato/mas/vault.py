@@ -122,7 +122,8 @@ class Answering:
             return Refusal("formula_size", "The formula has too many terms.", "Write out the terms that matter.")
         register = self.dataset.register(policy)
         sides = question.analysis.sides(question.codebook.variables)
-        self.dataset.cubes.foresee([v for v in (*question.selection.plain.variables, *sides) if v.known])
+        with contextlib.suppress(DataError):  # a universe of too many variables is refused by its rule
+            self.dataset.cubes.foresee([v for v in (*question.selection.plain.variables, *sides) if v.known])
         for rule in policy.rules:
             if (refusal := rule.before(question, register)) is not None:
                 return refusal
