@@ -6,6 +6,7 @@ Nelder 1989, section 2.2). With confidential predictors a fixed number of scorin
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -62,7 +63,7 @@ class Outcomes:
     """Whether the base is modelled: the coefficients change their signs."""
 
 
-class LinkFunction:
+class LinkFunction(ABC):
     """Means, variances and log-likelihood of an exponential family; with its canonical link X'y suffices."""
 
     canonical: ClassVar[bool] = True
@@ -72,19 +73,18 @@ class LinkFunction:
     """The largest curvature, as a share of the range of the outcome."""
 
     @staticmethod
+    @abstractmethod
     def mean(linear: Numbers) -> Numbers:
         """Return the means for linear predictors; shape (equations, n)."""
-        raise NotImplementedError
+
+    def log_partition(self, linear: Numbers) -> Numbers:
+        """Return what the log-likelihood loses beside y·η, shape (n,); a canonical link alone has it."""
+        raise TypeError(f"the link {type(self).__name__} is not canonical")
 
     @staticmethod
-    def log_partition(linear: Numbers) -> Numbers:
-        """Return what the log-likelihood loses beside y·η; shape (n,)."""
-        raise NotImplementedError
-
-    @staticmethod
+    @abstractmethod
     def curvature(mean: Numbers, a: int, b: int) -> Numbers:
         """Return the expected information of two linear predictors, for given means; shape (n,)."""
-        raise NotImplementedError
 
     def residual(self, y: Numbers, linear: Numbers) -> Numbers:
         """Return the derivative of the log-likelihood by the linear predictors; shape (equations, n)."""
@@ -108,8 +108,7 @@ class Logit(LinkFunction):
         return np.asarray(raised / (raised.sum(axis=0) + np.exp(-top)))
 
     @override
-    @staticmethod
-    def log_partition(linear: Numbers) -> Numbers:
+    def log_partition(self, linear: Numbers) -> Numbers:
         top = np.maximum(linear.max(axis=0), 0.0)
         return np.asarray(top + np.log(np.exp(linear - top).sum(axis=0) + np.exp(-top)))
 
@@ -164,8 +163,7 @@ class LogMean(LinkFunction):
         return np.asarray(np.exp(np.minimum(linear, _FAR)))
 
     @override
-    @staticmethod
-    def log_partition(linear: Numbers) -> Numbers:
+    def log_partition(self, linear: Numbers) -> Numbers:
         return np.asarray(np.exp(np.minimum(linear, _FAR)).sum(axis=0))
 
     @override
