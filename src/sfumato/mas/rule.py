@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from sfumato.mas.question import Question
 
 
+NO_EVIDENCE = "The analysis gave nothing by which this rule can be checked."
+"""Why a rule refuses where the evidence that it needs is absent."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What a rule looks at after computing: functions of protected sums and known variables, under a type that rules name."""
@@ -130,10 +134,7 @@ class ConfidentialityRule(Parametric, family="confidentiality rule", abstract=Tr
             return None
         found = [one for one in evidence if isinstance(one, self.needs)]
         if not found:
-            return self.refuse(
-                "The analysis gave nothing by which this rule can be checked.",
-                "Ask the custodian; another analysis may be answered.",
-            )
+            return self.refuse(NO_EVIDENCE, "Ask the custodian; another analysis may be answered.")
         return next((refusal for one in found if (refusal := self.after(one)) is not None), None)
 
     def allows(self, register: Register, units: Sequence[str], variables: Sequence[Variable]) -> bool:

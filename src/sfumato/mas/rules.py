@@ -474,11 +474,11 @@ class DummySize(ConfidentialityRule):
     @override
     def after(self, evidence: Evidence) -> Refusal | None:
         assert isinstance(evidence, ModelEvidence)  # noqa: S101 - what it needs
-        if evidence.outcomes < self.least:
+        if not evidence.outcomes >= self.least:
             return self.refuse(
                 "A level of the outcome has too few records.", "Choose a larger universe, or a coarser outcome."
             )
-        if self.small == "refuse" and any(n < self.least for n in evidence.levels.values()):
+        if self.small == "refuse" and not all(n >= self.least for n in evidence.levels.values()):
             return self.refuse(
                 "A level of the model, or a combination of levels, has too few records.",
                 "Use coarser levels, fewer interactions, or a larger universe.",

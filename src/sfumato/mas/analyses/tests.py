@@ -19,6 +19,7 @@ from sfumato.mas.analyses.distributions import bins_for, grid_bins, groups_of
 from sfumato.mas.analyses.tables import Amount, CellMeans, plain_numbers
 from sfumato.mas.answer import Refusal
 from sfumato.mas.codebook import Codebook
+from sfumato.mas.models.correlation import CONSTANT
 from sfumato.mas.perturbation import significant
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, numbers_in
@@ -284,6 +285,8 @@ class TTest(GroupMeans, name="t_test"):
         a, b = (levels.index(level) for level in two)
         sampled = policy.variance_inflation * made.sampled / made.weights**2
         variances = sampled + made.noise / made.weights**2
+        if not variances[a] + variances[b] > 0:
+            return CONSTANT
         difference, error = made.mean[a] - made.mean[b], np.sqrt(variances[a] + variances[b])
         apart = sum((sampled[i] / (variances[a] + variances[b])) ** 2 / (made.counts[i] - 1) for i in (a, b))
         df = 1 / max(apart, _LEAST)
@@ -322,6 +325,8 @@ class ANOVA(GroupMeans, name="anova"):
         own = made.sampled if self.variances == "unequal" else made.counts * squares.sum() / (n - k)
         sampled = policy.variance_inflation * own / made.weights**2
         variances = sampled + made.noise / made.weights**2
+        if not (variances > 0).all():
+            return CONSTANT
         by = 1 / variances
         mean = (by * made.mean).sum() / by.sum()
         f, df = float((by * np.square(made.mean - mean)).sum() / (k - 1)), n - k

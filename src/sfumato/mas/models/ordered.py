@@ -53,12 +53,16 @@ class OrderedLogit(ModelAnalysis):
     """
 
     @override
-    def steps(self, question: Question, register: Register) -> Steps:
-        self.check_weights(question)
+    def validate(self) -> None:
+        super().validate()
         if self.errors in ("hc0", "hc1") or self.weighted:
             raise ParameterError(
                 "ordered_logit counts each record once, and has classical errors. Leave out weighted and errors."
             )
+
+    @override
+    def steps(self, question: Question, register: Register) -> Steps:
+        self.check_weights(question)
         terms = self.terms(question.codebook.variables)
         function, name = terms.outcome
         if function != "C" or not terms.intercept:
