@@ -75,6 +75,9 @@ class SetRule(ConfidentialityRule, abstract=True):
     """
 
     needs: ClassVar[type[Evidence] | None] = UniverseEvidence
+    reason: ClassVar[str]
+    suggestion: ClassVar[str]
+    """The one wording of its refusals."""
 
     @property
     @abstractmethod
@@ -85,9 +88,9 @@ class SetRule(ConfidentialityRule, abstract=True):
     def sets(self, selection: Selection, there: Flags) -> Iterable[Selection]:
         """Return the sets; `there` says which cells of the universe's variables may hold records."""
 
-    @abstractmethod
     def refusal(self) -> Refusal:
-        """Return the one wording of its refusals."""
+        """Return why a universe is refused."""
+        return self.refuse(self.reason, self.suggestion)
 
     @override
     def before(self, question: Question, register: Register) -> Refusal | None:
@@ -125,6 +128,17 @@ class SetRule(ConfidentialityRule, abstract=True):
         return None
 
 
+class DifferenceSize(SetRule, abstract=True):
+    """A rule about sets by which two universes differ: answers about both could be subtracted."""
+
+    least: int = param(default=20, doc="fewest records of such a set", low=1, integer=True)
+
+    @override
+    @property
+    def fewest(self) -> int:
+        return self.least
+
+
 class UniverseSize(SetRule):
     """At least Γ records in every part of a universe (section 3.2; ERRATA 1.14).
 
@@ -132,6 +146,8 @@ class UniverseSize(SetRule):
     and the pieces that are in none. Levels are combined within a part.
     """
 
+    reason = "A part of the universe is too small."
+    suggestion = "Choose more levels, or fewer conditions."
     gamma: int = param(default=75, doc="fewest records of each part (Γ)", low=1, integer=True)
     shared: str = param(
         default="records", choices=("records", "levels"),
@@ -155,10 +171,6 @@ class UniverseSize(SetRule):
     @property
     def _counts_records(self) -> bool:
         return self.shared == "records"
-
-    @override
-    def refusal(self) -> Refusal:
-        return self.refuse("A part of the universe is too small.", "Choose more levels, or fewer conditions.")
 
 
 def parts_of(selection: Selection, matters: Flags) -> Iterator[Selection]:
@@ -188,9 +200,11 @@ def parts_of(selection: Selection, matters: Flags) -> Iterator[Selection]:
 # Every level that is chosen holds enough records of the universe.
 
 
-class LevelSize(SetRule):
+class LevelSize(DifferenceSize):
     """A level with few records of the universe could be taken out of it, and the answers subtracted (MAS.md, "hardened")."""
 
+    reason = "A chosen level holds too few records of the universe."
+    suggestion = "Leave rare levels out, or choose more of others."
     least: int = param(default=20, doc="fewest records of the universe in each chosen level", low=1, integer=True)
 
     @override
@@ -198,19 +212,8 @@ class LevelSize(SetRule):
         return f"Every level that is chosen holds at least {self.least} records of the universe."
 
     @override
-    @property
-    def fewest(self) -> int:
-        return self.least
-
-    @override
     def sets(self, selection: Selection, there: Flags) -> Iterator[Selection]:
         return slices_of(selection.plain)
-
-    @override
-    def refusal(self) -> Refusal:
-        return self.refuse(
-            "A chosen level holds too few records of the universe.", "Leave rare levels out, or choose more of others."
-        )
 
 
 def slices_of(selection: Selection) -> Iterator[Selection]:
@@ -227,12 +230,14 @@ def slices_of(selection: Selection) -> Iterator[Selection]:
 # What each condition leaves out is large enough.
 
 
-class LeftOut(SetRule):
+class LeftOut(DifferenceSize):
     """A condition that leaves few records out gives a universe whose answers differ from those without it by these few.
 
     Conditions are those of the chosen cells, however they were written: the same universe, the same decision.
     """
 
+    reason = "A condition of the universe leaves too few records out."
+    suggestion = "Leave that condition out, or choose fewer levels in it."
     least: int = param(default=20, doc="fewest records that a condition leaves out", low=1, integer=True)
 
     @override
@@ -240,20 +245,8 @@ class LeftOut(SetRule):
         return f"What each condition of a universe leaves out has at least {self.least} records."
 
     @override
-    @property
-    def fewest(self) -> int:
-        return self.least
-
-    @override
     def sets(self, selection: Selection, there: Flags) -> Iterator[Selection]:
         return left_out_by(selection.plain)
-
-    @override
-    def refusal(self) -> Refusal:
-        return self.refuse(
-            "A condition of the universe leaves too few records out.",
-            "Leave that condition out, or choose fewer levels in it.",
-        )
 
 
 def left_out_by(selection: Selection) -> Iterator[Selection]:
@@ -278,13 +271,15 @@ def left_out_by(selection: Selection) -> Iterator[Selection]:
 # Pieces of a universe that differ do so by enough records.
 
 
-class PieceDifference(SetRule):
+class PieceDifference(DifferenceSize):
     """Each piece minus any other is large enough, where it is not empty: the hole that the 75 Rule leaves (ERRATA 1.15).
 
     Whether it is empty is judged by the levels alone. By the records it would be told who is there: a difference that only one
     known person could be in would be refused if that person is in the data, and allowed if not.
     """
 
+    reason = "Two pieces of the universe differ by too few records."
+    suggestion = "Ask about one of them, or write them as one piece."
     least: int = param(default=20, doc="fewest records of a piece that are not in another", low=1, integer=True)
 
     @override
@@ -292,20 +287,8 @@ class PieceDifference(SetRule):
         return f"What a piece of a universe has more than another is nothing, or at least {self.least} records."
 
     @override
-    @property
-    def fewest(self) -> int:
-        return self.least
-
-    @override
     def sets(self, selection: Selection, there: Flags) -> Iterator[Selection]:
         return differences_of(selection)
-
-    @override
-    def refusal(self) -> Refusal:
-        return self.refuse(
-            "Two pieces of the universe differ by too few records.",
-            "Ask about one of them, or write them as one piece.",
-        )
 
 
 def differences_of(selection: Selection) -> Iterator[Selection]:

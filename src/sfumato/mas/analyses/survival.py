@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, n
 from sfumato.mas.register import Register
 from sfumato.mas.rule import CorrelationEvidence, ModelEvidence
 from sfumato.mas.rules import DummySize
-from sfumato.mas.sums import ProtectedCells, SumsRequest, TableSums
+from sfumato.mas.sums import ProtectedCells, ProtectedSums, SumsRequest, TableSums
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.typing import Flags, Numbers
 
@@ -111,6 +111,13 @@ class Survival(Analysis, abstract=True):
         fewer = bins_for(question, register, groups_of((event, *groups)))
         return grid_bins(time, min(self.bins or 16, fewer or 64))
 
+    def cells(self, question: Question, register: Register) -> Generator[SumsRequest, ProtectedSums, ProtectedCells]:
+        """Ask for the numbers of records by groups, event and time."""
+        _, event, *groups = self.variables(question.codebook.variables)
+        bins = self.time_bins(question, register)
+        sums = yield SumsRequest({"cells": TableSums((*groups, event, bins))})
+        return sums.cells("cells")
+
     def notes(self, policy: Policy, variables: Sequence[Variable]) -> Iterator[str]:
         """Yield what was done, in sentences."""
         yield "Times are grouped in bins; a record is at risk in the bin of its time, and in all bins before."
@@ -146,14 +153,9 @@ class KaplanMeier(Survival):
     @override
     def steps(self, question: Question, register: Register) -> Steps:
         variables, policy = self.variables(question.codebook.variables), question.policy
-        _, event, *groups = variables
-        bins = self.time_bins(question, register)
-        sums = yield SumsRequest({"cells": TableSums((*groups, event, bins))})
-        rows = [
-            row
-            for table in sums.cells("cells").margins(last=2)
-            for row in self._rows(table, event.pick((self.level,))[0], policy)
-        ]
+        level = variables[1].pick((self.level,))[0]
+        cells = yield from self.cells(question, register)
+        rows = [row for table in cells.margins(last=2) for row in self._rows(table, level, policy)]
         return Result({"survival": rows}, notes=tuple(self._notes(policy, variables)))
 
     def _rows(self, table: ProtectedCells, level: int, policy: Policy) -> Iterator[dict[str, Any]]:
@@ -238,9 +240,8 @@ class Cox(Survival):
     def steps(self, question: Question, register: Register) -> Steps:
         variables, policy = self.variables(question.codebook.variables), question.policy
         _, event, *groups = variables
-        bins = self.time_bins(question, register)
-        sums = yield SumsRequest({"cells": TableSums((*groups, event, bins))})
-        counts = EventCounts.of(sums.cells("cells"), event.pick((self.level,))[0])
+        table = yield from self.cells(question, register)
+        counts = EventCounts.of(table, event.pick((self.level,))[0])
         flat = [getattr(counts, name).reshape(-1, counts.events.shape[-1]) for name in EventCounts.__dataclass_fields__]
         cells = np.ndindex(counts.events.shape[:-1])
         there = np.array([all(v.levels[i] != MISSING for v, i in zip(groups, cell, strict=True)) for cell in cells])

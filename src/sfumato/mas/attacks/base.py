@@ -459,6 +459,27 @@ def numbers(rows: Sequence[int], guessed: Sequence[float], truths: Sequence[floa
     return Guesses(np.array(rows, np.int64), guess, truth, _near(guess, truth), placebo)
 
 
+def guess_amounts(
+    field: AttackTrials, guess: Callable[[Server, PlantedDataset, AttackTarget], float], amount: str
+) -> Guesses:
+    """Return a guess at an amount of each target of two worlds that is an outlier."""
+    rows, guessed, truths = [], [], []
+    for server, world, target in field.each(2, outliers=True):
+        rows.append(target.row)
+        guessed.append(guess(server, world, target))
+        truths.append(float(world.truths[amount][target.row]))
+    return numbers(rows, guessed, truths)
+
+
+def own_sum(server: Server, universe: Piece | None, by: str, own: str, of: str) -> float:
+    """Return the sum of an amount in one level of a table; NaN if it is not shown."""
+    found = server.ask(universe, CrossTab((by,), of=of))
+    if isinstance(found, Refusal):
+        return math.nan
+    value = next(row["sum"] for row in found.tables["cells"] if row[by] == own)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
 def leaks(found: Sequence[bool]) -> Guesses:
     """Return events that must never happen: 1 where one did."""
     right = np.array(found, np.float64)

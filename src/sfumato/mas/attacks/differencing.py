@@ -12,7 +12,7 @@ from sfumato.contract.parameters import param
 from sfumato.contract.snooper import Guesses
 from sfumato.errors import NotApplicable
 from sfumato.mas.analyses.tables import CrossTab
-from sfumato.mas.answer import Answer, Refusal
+from sfumato.mas.answer import Refusal
 from sfumato.mas.attacks.base import (
     AMOUNT,
     HALF,
@@ -26,7 +26,9 @@ from sfumato.mas.attacks.base import (
     PolicyAttack,
     Server,
     analysis_named,
+    guess_amounts,
     numbers,
+    own_sum,
     yes_or_no,
 )
 from sfumato.mas.universe import Spec
@@ -271,24 +273,19 @@ class DominantContributor(PolicyAttack):
 
     def run(self, field: AttackTrials) -> Guesses:
         """Ask for the sums of each target's cells, and take the median of those shown."""
-        rows, guessed, truths = [], [], []
-        for server, world, target in field.each(2, outliers=True):
-            rows.append(target.row)
+
+        def median(server: Server, world: PlantedDataset, target: AttackTarget) -> float:
             shown = [dominant_total(server, world, target, name) for name in target.universe]
-            guessed.append(float(np.nanmedian(shown)) if not np.isnan(shown).all() else math.nan)
-            truths.append(float(world.truths[LARGE][target.row]))
-        return numbers(rows, guessed, truths)
+            return float(np.nanmedian(shown)) if not np.isnan(shown).all() else math.nan
+
+        return guess_amounts(field, median, LARGE)
 
 
 def dominant_total(server: Server, world: PlantedDataset, target: AttackTarget, by: str) -> float:
     """Return the sum for the target's level of a variable, within the other conditions of the universe; NaN if not shown."""
     universe = {name: levels for name, levels in target.universe.items() if name != by}
-    found = server.ask(universe, CrossTab((by,), of=LARGE))
-    if not isinstance(found, Answer):
-        return math.nan
     own = world.dataset.variables[by].levels[int(world.codes[by][target.row])]
-    value = next(row["sum"] for row in found.tables["cells"] if row[by] == own)
-    return float(value) if isinstance(value, int | float) else math.nan
+    return own_sum(server, universe, by, own, LARGE)
 
 
 # --- extremes
@@ -303,12 +300,7 @@ class LargestQuantile(PolicyAttack):
 
     def run(self, field: AttackTrials) -> Guesses:
         """Ask one question about each target."""
-        rows, guessed, truths = [], [], []
-        for server, world, target in field.each(2, outliers=True):
-            rows.append(target.row)
-            guessed.append(largest(server, target.universe))
-            truths.append(float(world.truths[AMOUNT][target.row]))
-        return numbers(rows, guessed, truths)
+        return guess_amounts(field, lambda server, _, target: largest(server, target.universe), AMOUNT)
 
 
 def largest(server: Server, universe: Spec) -> float:

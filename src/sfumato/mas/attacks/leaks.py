@@ -25,6 +25,7 @@ from sfumato.mas.attacks.base import (
     PolicyAttack,
     Server,
     numbers,
+    own_sum,
     yes_no,
     yes_or_no,
 )
@@ -414,15 +415,6 @@ class VersionAmounts(PolicyAttack):
             guessed.append(float(np.median(moved)) if moved else math.nan)
             truths.append(target.truth)
         return numbers(rows, guessed, truths)
-
-
-def own_sum(server: Server, universe: Piece | None, by: str, own: str, of: str) -> float:
-    """Return the sum of an amount in one level of a table; NaN if it is not shown."""
-    found = server.ask(universe, CrossTab((by,), of=of))
-    if isinstance(found, Refusal):
-        return math.nan
-    value = next(row["sum"] for row in found.tables["cells"] if row[by] == own)
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 # --- top codes

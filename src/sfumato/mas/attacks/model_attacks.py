@@ -29,8 +29,8 @@ from sfumato.mas.attacks.base import (
     Server,
     analysis_named,
     balanced,
+    guess_amounts,
     leaks,
-    numbers,
     yes_or_no,
 )
 from sfumato.mas.attacks.linear_questions import Planner, known_cells
@@ -49,12 +49,7 @@ class SaturatedModel(PolicyAttack):
 
     def run(self, field: AttackTrials) -> Guesses:
         """Ask for one model about each target."""
-        rows, guessed, truths = [], [], []
-        for server, world, target in field.each(2, outliers=True):
-            rows.append(target.row)
-            guessed.append(fitted(server, target))
-            truths.append(float(world.truths[AMOUNT][target.row]))
-        return numbers(rows, guessed, truths)
+        return guess_amounts(field, lambda server, _, target: fitted(server, target), AMOUNT)
 
 
 def fitted(server: Server, target: AttackTarget) -> float:
@@ -220,12 +215,11 @@ class PictureDifferencing(PolicyAttack):
 
     def run(self, field: AttackTrials) -> Guesses:
         """Ask for two pictures about each target; the guess is the change of the largest residual, in units of the amount."""
-        rows, guessed, truths = [], [], []
-        for server, world, target in field.each(2, outliers=True):
-            rows.append(target.row)
-            guessed.append(largest(server, world, target.universe) - largest(server, world, target.without))
-            truths.append(float(world.truths[AMOUNT][target.row]))
-        return numbers(rows, guessed, truths)
+
+        def change(server: Server, world: PlantedDataset, target: AttackTarget) -> float:
+            return largest(server, world, target.universe) - largest(server, world, target.without)
+
+        return guess_amounts(field, change, AMOUNT)
 
 
 def picture(server: Server, world: PlantedDataset, universe: Piece | None) -> Answer | None:

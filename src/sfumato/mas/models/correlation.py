@@ -17,12 +17,12 @@ from sfumato.mas.answer import Refusal
 from sfumato.mas.codebook import Codebook
 from sfumato.mas.models.design import Number
 from sfumato.mas.models.model import EMPTY, ERRORS, clips, model_notes
-from sfumato.mas.models.products import ONE, Factors, Monomial, MonomialRows, Products
+from sfumato.mas.models.products import ONE, ComposedFunction, Factors, Monomial, MonomialRows, Products, WholeRows
 from sfumato.mas.perturbation import significant
 from sfumato.mas.question import Analysis, Question, Result, Steps, numbers_in
 from sfumato.mas.register import Register
 from sfumato.mas.rule import CorrelationEvidence
-from sfumato.mas.sums import Confidential, Piece, ProtectedSums, RecordFunction, SumsRequest, TotalSums
+from sfumato.mas.sums import Confidential, Piece, ProtectedSums, SumsRequest, TotalSums
 from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers
 
@@ -207,25 +207,19 @@ def _row(question: Question, pair: PairSums, variance: float) -> dict[str, Any]:
 # --- robust errors
 
 
-class InfluenceSquares(RecordFunction):
+class InfluenceSquares(ComposedFunction):
     """The square of what a record adds to a correlation, uv − r (u² + v²) / 2 of standardised u and v, cut off far out."""
 
     def __init__(self, pair: PairSums, far: float) -> None:
-        factors = pair.products.factors
-        parts = [(MonomialRows(factors, k, [factors.known(m, k) for m in (_FIRST, _SECOND)])) for k in (True, False)]
-        self.known, self.hidden = parts
+        self.rows = WholeRows(pair.products.factors, (_FIRST, _SECOND))
+        self.parts = (self.rows,)
         self.means, self.spread, self.r, self.far = pair.means, np.sqrt(np.diag(pair.covariance)), pair.r, far
 
     @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return list(dict.fromkeys([*self.known.columns, *self.hidden.columns]))
-
-    @override
     def __call__(self, piece: Piece) -> Numbers:
-        x = self.known(piece) * self.hidden(piece)
+        x = self.rows(piece)
         u, v = np.clip((x - self.means[:, None]) / self.spread[:, None], -self.far, self.far)
-        complete = self.known.read(piece)[2] & self.hidden.read(piece)[2]
+        complete = self.rows.complete(piece)
         return np.asarray(np.square((u * v - self.r * (u * u + v * v) / 2) * complete)[None, :])
 
 

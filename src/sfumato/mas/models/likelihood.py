@@ -26,7 +26,7 @@ from sfumato.mas.models.model import (
     conditioned,
     largest_correlation,
 )
-from sfumato.mas.models.products import ONE, Factors, Monomial, MonomialRows, Products
+from sfumato.mas.models.products import ONE, ComposedFunction, Factors, Monomial, MonomialRows, Products
 from sfumato.mas.question import Question
 from sfumato.mas.register import Register, known_part
 from sfumato.mas.rule import CorrelationEvidence, Evidence, ModelEvidence
@@ -175,16 +175,12 @@ class LogMean(LinkFunction):
 # --- fit
 
 
-class FittedSums(RecordFunction):
+class FittedSums(ComposedFunction):
     """Log partition, fitted means times the columns, and the information, at some coefficients (equations, columns)."""
 
     def __init__(self, rows: MonomialRows, link: LinkFunction, beta: Numbers, weights: int) -> None:
         self.rows, self.link, self.beta, self.weights = rows, link, beta, weights
-
-    @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return list(dict.fromkeys([*self.rows.columns, *(["w"] if self.weights else [])]))
+        self.parts = (rows,)
 
     @override
     def __call__(self, piece: Piece) -> Numbers:
@@ -414,14 +410,9 @@ def _outcome_sums(
     return xy, noise
 
 
-class _Ones(RecordFunction):
+class _Ones(ComposedFunction):
     def __init__(self, rows: MonomialRows, weights: int) -> None:
-        self.rows, self.weights = rows, weights
-
-    @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return list(dict.fromkeys([*self.rows.columns, *(["w"] if self.weights else [])]))
+        self.rows, self.weights, self.parts = rows, weights, (rows,)
 
     @override
     def __call__(self, piece: Piece) -> Numbers:
@@ -480,16 +471,11 @@ def _null(link: LinkFunction, y: Numbers, weight: float) -> float:
 # --- robust errors
 
 
-class ScoreSquares(RecordFunction):
+class ScoreSquares(ComposedFunction):
     """Products of residuals of two equations, at some coefficients; with `whole` times products of two columns."""
 
     def __init__(self, score: ScoreRows, whole: bool) -> None:
-        self.score, self.whole = score, whole
-
-    @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return self.score.columns
+        self.score, self.whole, self.parts = score, whole, (score,)
 
     @override
     def __call__(self, piece: Piece) -> Numbers:

@@ -29,7 +29,7 @@ from sfumato.mas.models.model import (
     model_notes,
     rounded,
 )
-from sfumato.mas.models.products import ONE, Factors, Monomial, MonomialRows, Products, times
+from sfumato.mas.models.products import ONE, ComposedFunction, Factors, Monomial, MonomialRows, Products, times
 from sfumato.mas.question import Question, Result, Steps, levels_of
 from sfumato.mas.register import Register, known_part
 from sfumato.mas.rule import CorrelationEvidence, Evidence, ModelEvidence
@@ -219,16 +219,11 @@ def _known_design(
     )  # fmt: skip
 
 
-class LargestLeverage(RecordFunction):
+class LargestLeverage(ComposedFunction):
     """Counts of records by their leverage, in steps of .001, from orthonormal columns."""
 
     def __init__(self, rows: MonomialRows) -> None:
-        self.rows = rows
-
-    @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return self.rows.columns
+        self.rows, self.parts = rows, (rows,)
 
     @override
     def __call__(self, piece: Piece) -> Numbers:
@@ -445,7 +440,7 @@ def _least_eigenvalue(sums: NormalEquations) -> float:
     return max(float(np.sqrt(scaled.sum(axis=1).max(initial=0.0))), 1e-4) if scaled.any() else 0.0
 
 
-class ResidualSquares(RecordFunction):
+class ResidualSquares(ComposedFunction):
     """Squared residuals of a linear model times products of confidential columns."""
 
     def __init__(
@@ -455,12 +450,7 @@ class ResidualSquares(RecordFunction):
         self.hidden = MonomialRows(factors, False, [*(factors.known(m, False) for m in columns), *products])
         self.outcome_known = MonomialRows(factors, True, [factors.known(y)])
         self.outcome_hidden = MonomialRows(factors, False, [factors.known(y, False)])
-        self.beta = beta
-
-    @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return list(dict.fromkeys([*self.known.columns, *self.hidden.columns]))
+        self.beta, self.parts = beta, (self.known, self.hidden)
 
     @override
     def __call__(self, piece: Piece) -> Numbers:
@@ -524,16 +514,11 @@ def _meat(
     return meat
 
 
-class PairProducts(RecordFunction):
+class PairProducts(ComposedFunction):
     """Products of all pairs of rows, each pair once."""
 
     def __init__(self, rows: MonomialRows) -> None:
-        self.rows = rows
-
-    @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return self.rows.columns
+        self.rows, self.parts = rows, (rows,)
 
     @override
     def __call__(self, piece: Piece) -> Numbers:

@@ -29,11 +29,11 @@ from sfumato.mas.models.model import (
     model_notes,
     rounded,
 )
-from sfumato.mas.models.products import ONE, MonomialRows, Products
+from sfumato.mas.models.products import ONE, ComposedFunction, MonomialRows, Products, WholeRows
 from sfumato.mas.question import Question, Result, Steps
 from sfumato.mas.register import Register
 from sfumato.mas.rule import CorrelationEvidence, ModelEvidence
-from sfumato.mas.sums import Confidential, Piece, ProtectedSums, RecordFunction, SumsRequest, TotalSums
+from sfumato.mas.sums import Confidential, Piece, ProtectedSums, SumsRequest, TotalSums
 from sfumato.typing import Numbers
 
 _EXACT_STEPS, _STEPS = 50, 4
@@ -123,26 +123,20 @@ class OrderedFit:
         return [*rows[cuts:], *rows[:cuts]]
 
 
-class OrderedRows(RecordFunction):
+class OrderedRows(ComposedFunction):
     """Score, information (its upper triangle), log-likelihood, a 1 and the levels of each complete record."""
 
     def __init__(self, columns: ModelColumns, shown: Sequence[int], beta: Numbers) -> None:
         factors = columns.factors
         at = len(factors.categories) - 1
         every = [*columns.monomials[1:], *(((), ((at, level),)) for level in shown)]
-        self.known = MonomialRows(factors, True, [factors.known(m) for m in every])
-        self.hidden = MonomialRows(factors, False, [factors.known(m, False) for m in every])
+        self.rows = WholeRows(factors, every)
+        self.parts = (self.rows,)
         self.k, self.beta, self.cuts = len(columns.monomials) - 1, beta, len(shown) - 1
 
     @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return list(dict.fromkeys([*self.known.columns, *self.hidden.columns]))
-
-    @override
     def __call__(self, piece: Piece) -> Numbers:
-        whole = self.known(piece) * self.hidden(piece)
-        complete = self.known.read(piece)[2] & self.hidden.read(piece)[2]
+        whole, complete = self.rows(piece), self.rows.complete(piece)
         x, y = whole[: self.k], whole[self.k :]
         complete = complete & (y.sum(axis=0) > 0.5)
         below = 1 / (1 + np.exp(self.beta[self.cuts :] @ x - self.beta[: self.cuts, None]))

@@ -128,6 +128,21 @@ class Factors:
         return "*".join([*numbers, *(f"{self.categories[c].name}[{level}]" for c, level in monomial[1])]) or "1"
 
 
+class ComposedFunction(RecordFunction):
+    """Rows that are made of those of other functions of records."""
+
+    parts: Sequence[RecordFunction]
+    """The functions whose columns it reads."""
+    weights: int = 0
+    """Power of the survey weight that it reads beside them."""
+
+    @override
+    @property
+    def columns(self) -> Sequence[str]:
+        names = [column for part in self.parts for column in part.columns]
+        return list(dict.fromkeys([*names, *(["w"] if self.weights else [])]))
+
+
 class MonomialRows(RecordFunction):
     """Monomials of known factors, or of confidential ones: 0 for records that lack one of them."""
 
@@ -262,16 +277,29 @@ class Products:
         return values, variances
 
 
-class RowSums(RecordFunction):
+class WholeRows(ComposedFunction):
+    """Monomials of known and confidential factors together; 0 for records that lack one of them."""
+
+    def __init__(self, factors: Factors, monomials: Sequence[Monomial]) -> None:
+        self.known, self.hidden = (
+            MonomialRows(factors, k, [factors.known(m, k) for m in monomials]) for k in (True, False)
+        )
+        self.parts = (self.known, self.hidden)
+
+    @override
+    def __call__(self, piece: Piece) -> Numbers:
+        return np.asarray(self.known(piece) * self.hidden(piece))
+
+    def complete(self, piece: Piece) -> Flags:
+        """Return which records lack no factor."""
+        return np.asarray(self.known.read(piece)[2] & self.hidden.read(piece)[2], bool)
+
+
+class RowSums(ComposedFunction):
     """The sums of the rows of a function of records."""
 
     def __init__(self, rows: RecordFunction) -> None:
-        self.rows = rows
-
-    @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return self.rows.columns
+        self.rows, self.parts = rows, (rows,)
 
     @override
     def __call__(self, piece: Piece) -> Numbers:

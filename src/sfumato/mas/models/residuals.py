@@ -19,7 +19,7 @@ from sfumato.mas.models.design import Design, Factor, FormulaAnalysis, title
 from sfumato.mas.models.likelihood import Logit, OutcomeFit, ScoreRows
 from sfumato.mas.models.linear import OLS, LinearFit
 from sfumato.mas.models.outcome_models import Logistic, Multinomial
-from sfumato.mas.models.products import ONE, MonomialRows, Products, RowSums
+from sfumato.mas.models.products import ONE, ComposedFunction, MonomialRows, Products, RowSums, WholeRows
 from sfumato.mas.models.residual_pictures import BinnedPicture, ResidualPicture
 from sfumato.mas.question import Question, Result, Steps
 from sfumato.mas.register import Register, known_part
@@ -240,29 +240,20 @@ def _merged(counts: Numbers, least: float) -> list[list[int]]:
 # --- linear models
 
 
-class BinRows(RecordFunction):
+class BinRows(ComposedFunction):
     """One row for each bin of the axis and of the standardised residual: 1 for the bin of a record."""
 
     def __init__(self, fit: LinearFit, axis: ResidualAxis, spread: float, cuts: Numbers) -> None:
-        factors = fit.columns.factors
-        every = [*fit.columns.monomials, fit.columns.y]
-        self.known, self.hidden = (
-            MonomialRows(factors, k, [factors.known(m, k) for m in every]) for k in (True, False)
-        )
+        self.rows = WholeRows(fit.columns.factors, [*fit.columns.monomials, fit.columns.y])
+        self.parts = (self.rows,)
         self.beta, self.axis, self.spread, self.cuts = fit.beta, axis, spread, cuts
         self.zero, self.unit = fit.zero, fit.unit
 
     @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return list(dict.fromkeys([*self.known.columns, *self.hidden.columns]))
-
-    @override
     def __call__(self, piece: Piece) -> Numbers:
-        whole = self.known(piece) * self.hidden(piece)
-        complete = self.known.read(piece)[2] & self.hidden.read(piece)[2]
+        whole, complete = self.rows(piece), self.rows.complete(piece)
         fitted = self.beta @ whole[:-1]
-        along = self.axis.codes(self.known, piece, self.zero + self.unit * fitted)
+        along = self.axis.codes(self.rows.known, piece, self.zero + self.unit * fitted)
         residual = np.searchsorted(self.cuts, (whole[-1] - fitted) / self.spread)
         width = len(self.cuts) + 1
         code = np.where(complete & (along >= 0), along * width + residual, -1)
@@ -412,7 +403,7 @@ def _asked(
 # --- logistic models
 
 
-class OutcomeBinRows(RecordFunction):
+class OutcomeBinRows(ComposedFunction):
     """For each bin of the axis: the fitted probability of an outcome; or whether it happened, and whether not."""
 
     def __init__(self, fit: OutcomeFit, axis: ResidualAxis, outcome: int, happened: bool) -> None:
@@ -420,11 +411,7 @@ class OutcomeBinRows(RecordFunction):
         scale = (1.0, 0.0) if fit.columns.outcome is None else (float(factors.scale[-1]), float(factors.centre[-1]))
         self.score = ScoreRows(factors, fit.columns.monomials, fit.outcomes.monomials, Logit(), fit.beta, scale)
         self.axis, self.outcome, self.happened = axis, outcome, happened
-
-    @override
-    @property
-    def columns(self) -> Sequence[str]:
-        return self.score.columns
+        self.parts = (self.score,)
 
     @override
     def __call__(self, piece: Piece) -> Numbers:
