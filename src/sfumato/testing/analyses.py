@@ -280,7 +280,7 @@ def answers_alike_elsewhere(analysis: Analysis, elsewhere: Vault) -> None:
 
 
 ANALYSIS_PROMISES: Promises = (
-    survives_json, is_answered, keeps_nothing_of_what_it_saw, depends_on_protected_sums_alone, answers_alike_in_other_words,
+    survives_json, is_answered, keeps_nothing_of_what_it_saw, answers_alike_in_other_words, depends_on_protected_sums_alone,
     is_charged_for_what_it_asks, is_judged_under_every_policy, quotes_no_record,
 )  # fmt: skip
 """On the ordinary survey; `gives_evidence_for` for every rule, `answers_or_refuses_extreme_data` on `EXTREME_SURVEYS`."""
