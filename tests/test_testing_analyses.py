@@ -40,7 +40,7 @@ Act = Callable[[Question, Register], Steps]
 class Frequencies(Analysis):
     """Count the records of each level of a variable."""
 
-    kind: ClassVar[Literal["table", "model"]] = "table"  # type: ignore[assignment]
+    kind: ClassVar[Literal["table", "model"]] = "table"
     act: ClassVar[Act | None] = None
     of: str = param(doc="the variable", columns="one", holds="categories")
 
@@ -51,8 +51,9 @@ class Frequencies(Analysis):
         return f"frequencies:{self.of}"
 
     def steps(self, question: Question, register: Register) -> Steps:
-        if type(self).act is not None:
-            return (yield from type(self).act(question, register))
+        act = type(self).act
+        if act is not None:
+            return (yield from act(question, register))
         sums = yield one_table(question)
         return counted(question, sums.cells("levels").n)
 
