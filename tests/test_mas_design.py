@@ -396,3 +396,24 @@ def test_households_of_one_change_no_error_and_without_them_the_design_is_refuse
     assert "one by one" in " ".join(answers[1][2].notes)
     with pytest.raises(ParameterError, match="no households"):
         vault.ask("survey", None, OLS("y ~ age", errors="design"), OPEN)
+
+
+# --- engines
+
+
+def test_spark_has_the_same_correlations_and_the_same_bytes(spark: Any, tmp_path: Path) -> None:
+    frame = households(count=400).drop(columns="area").assign(person=lambda f: np.arange(len(f)))
+    described = Schema((*schema_of(frame.drop(columns="person")), Attribute("person", role="identifier")))
+    found = []
+    for name, data in (("here", frame), ("there", spark.createDataFrame(frame).repartition(3))):
+        Vault.create(tmp_path / name, secret=Draws(5), spark=spark)
+        vault = Vault.open(tmp_path / name, spark=spark)
+        dataset = vault.freeze("survey", Microdata(data, described), identity="person")
+        crossed = dataset.warehouse.crossed
+        asked = (CrossTab(("car",), of="y", weighted=True), OLS("y ~ age + car"), Logistic("sick ~ age"))
+        answers = [vault.ask("survey", None, one, policy) for one in asked for policy in (None, OPEN)]
+        assert dataset.warehouse.crossed - crossed < 300  # aggregates, of 1,200 records
+        found.append(([(v.household_correlation, v.stratum_share) for v in dataset.variables.values()], answers))
+    assert found[0][0] == found[1][0]
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        assert one.to_bytes() == other.to_bytes()
