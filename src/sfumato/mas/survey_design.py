@@ -49,7 +49,7 @@ class SurveyCorrelation:
 
 
 @dataclass(frozen=True)
-class PairSums:
+class CorrelationSums:
     """Sums about a variable from which a correlation is read off, each with the most by which one record's value moves it."""
 
     sums: tuple[float, ...]
@@ -159,7 +159,7 @@ class SurveyDesign:
 
     # -- sums of pairs, for freezing
 
-    def pair_sums(self, variable: Variable) -> PairSums | None:
+    def pair_sums(self, variable: Variable) -> CorrelationSums | None:
         """Return what the correlations of a variable are read off; None where there is nothing to read.
 
         A household of m members adds Σ z z′ over pairs, divided by m − 1: one member moves that by at most 2 |change of z| times
@@ -172,7 +172,7 @@ class SurveyDesign:
             return self._pairs_of_numbers(variable) if variable.bounds is not None else None
         return self._pairs_of_levels(variable) if "h" in self.columns else None
 
-    def _pairs_of_numbers(self, variable: Variable) -> PairSums:
+    def _pairs_of_numbers(self, variable: Variable) -> CorrelationSums:
         assert variable.bounds is not None  # noqa: S101 - checked by the caller
         x, c = variable.numbers, variable.middle
         unit = _FAR * variable.spread * (variable.bounds[1] - variable.bounds[0])
@@ -211,9 +211,9 @@ class SurveyDesign:
             sums.append(found["d"][0])
             pairs.append(found["w"][0])
         reach += [2 * (high - low) * most] * (len(sums) - 2)
-        return PairSums(tuple(map(float, sums)), tuple(reach), tuple(map(float, pairs)), None)
+        return CorrelationSums(tuple(map(float, sums)), tuple(reach), tuple(map(float, pairs)), None)
 
-    def _pairs_of_levels(self, variable: Variable) -> PairSums:
+    def _pairs_of_levels(self, variable: Variable) -> CorrelationSums:
         """Return the sum of pairs: Σ (1(k = l) − p)(1(k′ = l) − p) over levels l is 1(k = k′) − p(k) − p(k′) + Σ p²."""
         p = np.array(variable.shares or [1 / len(variable.levels)] * len(variable.levels))
         share = "CASE k " + " ".join(f"WHEN {i} THEN {one!r}" for i, one in enumerate(p.tolist())) + " END"
@@ -227,7 +227,7 @@ class SurveyDesign:
             f"sum(CASE WHEN m > 1 THEN m ELSE 0.0E0 END) AS w FROM ({households}) AS households"
         )
         reach = 2 * (1 + float(p.max() - p.min()))
-        return PairSums((float(found["d"][0]),), (reach,), (float(found["w"][0]),), 1 - square)
+        return CorrelationSums((float(found["d"][0]),), (reach,), (float(found["w"][0]),), 1 - square)
 
 
 def design_notes(columns: Sequence[str], strata: bool = True) -> Iterator[str]:
