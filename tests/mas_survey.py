@@ -38,16 +38,17 @@ def survey(n: int = 3000, seed: int = 5) -> pd.DataFrame:
     return frame
 
 
-def microdata(frame: pd.DataFrame) -> Microdata:
-    """Return the records with what their columns mean."""
-    return Microdata(frame, schema_of(frame))
+def microdata(frame: pd.DataFrame, design: bool = True) -> Microdata:
+    """Return the records with what their columns mean; without the design, as if they were drawn one by one."""
+    return Microdata(frame, schema_of(frame, design))
 
 
-def schema_of(frame: pd.DataFrame) -> Schema:
+def schema_of(frame: pd.DataFrame, design: bool = True) -> Schema:
     """Return what the columns mean."""
+    roles = ROLES | ({} if design else {"house": "identifier", "region": "identifier"})
     return Schema(tuple(
         Attribute(
-            c, role=ROLES.get(c, "key"), scale="ordered" if c in NUMBERS else "unordered",
+            c, role=roles.get(c, "key"), scale="ordered" if c in NUMBERS else "unordered",
             **({"bounds": BOUNDS[c]} if c in BOUNDS else {}),
         )
         for c in frame

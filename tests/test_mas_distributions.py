@@ -33,7 +33,7 @@ def frame() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def vault(tmp_path_factory: pytest.TempPathFactory, frame: pd.DataFrame) -> Vault:
     made = Vault.create(tmp_path_factory.mktemp("vault") / "v", policy=OPEN)
-    made.freeze("survey", microdata(frame), {"income": Cutpoints((3_000.0, 6_000.0, 12_000.0))})
+    made.freeze("survey", microdata(frame, design=False), {"income": Cutpoints((3_000.0, 6_000.0, 12_000.0))})
     return made
 
 

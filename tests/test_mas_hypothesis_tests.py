@@ -31,7 +31,7 @@ def frame() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def vault(tmp_path_factory: pytest.TempPathFactory, frame: pd.DataFrame) -> Vault:
     made = Vault.create(tmp_path_factory.mktemp("vault") / "v", policy=OPEN)
-    made.freeze("survey", microdata(frame))
+    made.freeze("survey", microdata(frame, design=False))
     return made
 
 

@@ -40,7 +40,7 @@ def frame() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def vault(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Vault:
     vault = Vault.create(tmp_path_factory.mktemp("vault") / "v")
-    vault.freeze("survey", microdata(frame))
+    vault.freeze("survey", microdata(frame, design=False))
     return vault
 
 
@@ -157,7 +157,7 @@ def test_a_product_with_a_standardised_number_needs_no_lower_term(vault: Vault, 
 
 def test_the_levels_of_a_recode_in_a_universe_are_those_that_it_chooses(frame: pd.DataFrame, tmp_path: Any) -> None:
     vault = Vault.create(tmp_path / "v")
-    vault.freeze("survey", microdata(frame), recodes=[LevelRecode("race3", "race", {"AO": ["A", "O"]})])
+    vault.freeze("survey", microdata(frame, design=False), recodes=[LevelRecode("race3", "race", {"AO": ["A", "O"]})])
     answer = ask(vault, Logistic("C(race3) ~ age"), {"race": ["W", "B"]})
     some = frame[frame["race"].isin(["W", "B"])]
     fitted = smf.logit("white ~ age", some.assign(white=1.0 * (some["race"] == "W"))).fit(disp=0)
@@ -273,7 +273,7 @@ def test_a_weighted_multinomial_model_is_that_of_repeated_records(vault: Vault, 
     data = survey(900)
     data["weight"] = np.random.default_rng(0).integers(1, 4, len(data)).astype(float)
     other = Vault.create(tmp_path / "v")
-    other.freeze("survey", microdata(data))
+    other.freeze("survey", microdata(data, design=False))
     again = data.loc[data.index.repeat(data["weight"].astype(int))]
     codes = again["work"].map({"full": 0, "none": 1, "part": 2})
     fitted = sm.MNLogit(codes, sm.add_constant(again[["age"]])).fit(disp=0, tol=1e-14, maxiter=100)

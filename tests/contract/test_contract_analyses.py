@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import duckdb
 import pytest
 
 from sfumato.contract import registered
-from sfumato.mas import Analysis, ConfidentialityRule, Vault
+from sfumato.errors import DataError
+from sfumato.mas import Analysis, Answer, ConfidentialityRule, CrossTab, Vault
+from sfumato.mas.analyses import OLS, Histogram
 from sfumato.mas.vault import DryRun
 from sfumato.testing.analyses import (
     ANALYSIS_PROMISES,
@@ -23,7 +26,7 @@ from sfumato.testing.analyses import (
     survives_json,
 )
 from sfumato.testing.instances import GENERAL_PROMISES, variants
-from sfumato.testing.survey import EXTREME_SURVEYS, frozen, survey_frame
+from sfumato.testing.survey import EXTREME_SURVEYS, NOISE_ALONE, POLICIES, answer_of, frozen, survey_frame, survey_vault
 
 LIFE = {"time": "age", "event": "sick", "level": "yes", "by": ("sex",)}
 VALUES: dict[str, dict[str, Any]] = {
@@ -133,3 +136,19 @@ def test_records_from_duckdb_give_the_same_answers(analysis: Analysis, vault_fro
 )
 def test_spark_gives_the_same_answers(analysis: Analysis, vault_on_spark: Vault) -> None:
     answers_alike_elsewhere(analysis, vault_on_spark)
+
+
+@pytest.mark.parametrize("errors", ["usual", "classical", "hc1"])
+@pytest.mark.parametrize(
+    "formula", ["hours ~ C(sex) + hours", "hours ~ C(region) + log1p(hours) + hours", "age ~ C(sex):age"]
+)
+def test_a_known_outcome_that_is_a_predictor_is_answered_with_nothing_left(formula: str, errors: str) -> None:
+    found = answer_of(OLS(formula, errors=errors), NOISE_ALONE)
+    assert isinstance(found, Answer)
+    assert found.facts["R²"] == pytest.approx(1, abs=0.2 if formula.startswith("age") else 0)
+
+
+def test_a_variable_that_is_named_twice_is_refused_before_anything_is_computed() -> None:
+    for analysis in (Histogram("age", by=("pay", "age")), CrossTab(("age",), of="age")):
+        with pytest.raises(DataError, match="named twice") if analysis.name == "histogram" else nullcontext():
+            survey_vault().price("survey", None, analysis, POLICIES["guaranteed"])

@@ -64,10 +64,13 @@ class Warehouse(ABC):
         """Return at most `most` rows of a query."""
 
     @abstractmethod
-    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> Numbers:
+    def reduce(
+        self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE", together: str = ""
+    ) -> Numbers:
         """Apply a function to every piece of the records that a condition selects, and add what it returns.
 
-        It is called at least once, with no records if none are selected. Columns come as NumPy arrays.
+        It is called at least once, with no records if none are selected. Columns come as NumPy arrays. Records that have the same
+        value of the column `together`, one of `columns`, follow one another in one piece.
         """
 
 
@@ -77,6 +80,24 @@ def arrays_of(batch: pa.RecordBatch | pa.Table) -> dict[str, NDArray[Any]]:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         out[name] = column.to_numpy(zero_copy_only=False) if hasattr(column, "buffers") else column.to_numpy()
     return out
+
+
+def unbroken(pieces: Iterator[dict[str, NDArray[Any]]], column: str) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield sorted records in pieces that do not cut those with the same value of a column.
+
+    >>> [p["h"].tolist() for p in unbroken(iter([{"h": np.array([1, 1, 2])}, {"h": np.array([2, 3])}]), "h")]
+    [[1, 1], [2, 2], [3]]
+    """
+    held: dict[str, NDArray[Any]] | None = None
+    for piece in pieces:
+        whole = piece if held is None else {name: np.concatenate([held[name], piece[name]]) for name in piece}
+        values = whole[column]
+        start = int(np.searchsorted(values, values[-1])) if len(values) else 0
+        if start:
+            yield {name: one[:start] for name, one in whole.items()}
+        held = {name: one[start:] for name, one in whole.items()}
+    if held is not None:
+        yield held
 
 
 def build(engine: Engine, function: RowFunction, columns: Sequence[str], path: Path) -> None:
@@ -135,16 +156,19 @@ class DuckDBWarehouse(Warehouse):
         with plain_words(), interruptible_connection(self._connection.cursor()) as cursor:
             return cursor.sql(f"SELECT * FROM ({sql}) LIMIT {most}").to_arrow_table()  # noqa: S608 - ours, see Warehouse
 
-    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> Numbers:
+    def reduce(
+        self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE", together: str = ""
+    ) -> Numbers:
         """Apply a function to every piece of the records that a condition selects, and add what it returns.
 
         Pieces are worked on by two threads and added in their order: the same question gives the same sum, bit by bit.
         """
-        listed = ", ".join(columns)
+        listed, order = ", ".join(columns), f" ORDER BY {together}, r" if together else ""
         with plain_words(), one_thread(), interruptible_connection(self._connection.cursor()) as cursor:
-            reader = cursor.sql(f"SELECT {listed} FROM records WHERE {where}").to_arrow_reader(_ROWS)  # noqa: S608
+            reader = cursor.sql(f"SELECT {listed} FROM records WHERE {where}{order}").to_arrow_reader(_ROWS)  # noqa: S608
             empty = reader.schema.empty_table()
-            pieces = chain([arrays_of(empty)], (arrays_of(batch) for batch in reader))
+            read = (arrays_of(batch) for batch in reader)
+            pieces = chain([arrays_of(empty)], unbroken(read, together) if together else read)
             total: Numbers | None = None
             for part in _in_order(function, pieces):
                 total = part if total is None else total + part
@@ -191,15 +215,21 @@ class SparkWarehouse(Warehouse):
         with plain_spark_words():
             return run_sql(self._frame, f"SELECT * FROM ({sql}) LIMIT {most}").toArrow()  # noqa: S608 - ours
 
-    def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> Numbers:
+    def reduce(
+        self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE", together: str = ""
+    ) -> Numbers:
         """Apply a function to every piece that a condition selects, on the executors, and add in order of partitions."""
         names = list(columns)
 
         def work(batches: Batches) -> Batches:
-            return partial_sum(function(arrays_of(named_table(batch, names))) for batch in batches)
+            pieces = (arrays_of(named_table(batch, names)) for batch in batches)
+            return partial_sum(map(function, unbroken(pieces, together) if together else pieces))
 
         with plain_spark_words():
-            frame = self._frame.where(where).select(*names)
+            frame = self._frame.where(where)
+            if together:
+                frame = frame.repartition(together).sortWithinPartitions(together, "r")
+            frame = frame.select(*names)
             found = run_work(frame, list(range(len(names))), work, PARTIAL_SUM).collect()
             total = whole_sum(found)
             if total is None:

@@ -46,3 +46,8 @@ class Codebook:
     def weighted(self) -> bool:
         """Whether records have survey weights."""
         return self.weight is not None
+
+    @property
+    def clustered(self) -> bool:
+        """Whether records are of households, whose members may be alike."""
+        return "h" in self.design

@@ -10,11 +10,12 @@ from sfumato.data.warehouse import Warehouse
 from sfumato.mas.cube import Cubes, UnitCounts, in_cells
 from sfumato.mas.perturbation import Counts, Secret
 from sfumato.mas.sums import Piece, RecordFunction
+from sfumato.mas.survey_design import SurveyCorrelation, SurveyDesign
 from sfumato.mas.universe import Selection, split
 from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers, Whole
 
-_DESIGN = ("w", "s", "r")
+_DESIGN = ("w", "s", "h", "r")
 """Columns of the survey's design, and the random number of a record: they say nothing confidential."""
 
 
@@ -33,6 +34,7 @@ class Register:
         secret: Secret,
         noise: Counts,
         columns: Sequence[str],
+        design: SurveyDesign,
     ) -> None:
         self._warehouse = warehouse
         self._cubes = cubes
@@ -40,6 +42,7 @@ class Register:
         self._secret = secret
         self._noise = noise
         self._columns = frozenset((*columns, *_DESIGN))
+        self._design = design
 
     @property
     def noise(self) -> Counts:
@@ -94,14 +97,42 @@ class Register:
         n, digest = (np.asarray(in_cells(found, columns, shape, name), np.int64) for name in ("n", "d"))
         return n, digest
 
-    def reduce(
-        self, function: RecordFunction | Callable[[Piece], Numbers], columns: Sequence[str], selection: Selection
+    def design_effects(
+        self,
+        selection: Selection,
+        sides: Sequence[Variable],
+        correlation: SurveyCorrelation,
+        weighted: bool = False,
     ) -> Numbers:
-        """Add up what a function makes of each piece of the records, of columns of known variables alone."""
+        """Return by how much the variance of an estimate in each cell is larger than that of records drawn one by one.
+
+        One axis per side, of length 1 for confidential ones. Where sides or the universe are confidential the effect is that of
+        the known part: fewer pairs of a household are in it, so that it is rather too large, and nothing is gained by strata.
+        """
+        shape = [len(v.levels) if v.known else 1 for v in sides]
+        if not self._design.columns:
+            return np.ones(shape)
+        known = tuple(v for v in sides if v.known)
+        if len(known) < len(sides) or not all(v.known for v in selection.plain.variables):
+            correlation = SurveyCorrelation(correlation.households)
+        sums = self._design.sums(known_part(selection).where(), known, weighted)
+        return sums.effects(correlation).reshape(shape)
+
+    def reduce(
+        self,
+        function: RecordFunction | Callable[[Piece], Numbers],
+        columns: Sequence[str],
+        selection: Selection,
+        together: str = "",
+    ) -> Numbers:
+        """Add up what a function makes of each piece of the records, of columns of known variables alone.
+
+        Records with the same value of a column `together` are in one piece.
+        """
         _refuse_confidential(selection.variables)
         if not set(columns) <= self._columns:
             raise TypeError("the register holds known variables alone")
-        return self._warehouse.reduce(function, list(columns) or ["r"], selection.where())
+        return self._warehouse.reduce(function, list(columns) or ["r"], selection.where(), together)
 
 
 def known_part(selection: Selection) -> Selection:

@@ -225,6 +225,7 @@ class Shelf:
             return None
         variables = [found[name] for name in names]
         rows: list[dict[str, Any]] = []
+        register = dataset.register(question.policy)
         policy = question.policy.with_(drop=DropQ(q=0), amounts=question.policy.amounts.with_(digits=10))
         errors = []
         for size in range(len(sides), -1, -1):
@@ -232,7 +233,9 @@ class Shelf:
                 made = self._cells(moments, kept, variables, spread(plain, variables))
                 errors.append(float(np.sqrt(made.variances["n"].max())))
                 columns = {"count": np.round(made.n, 1) + 0.0} | (
-                    amount.shown(made, policy) if amount is not None else {}
+                    amount.shown(made, policy, amount.effects(question, register, made.sides))
+                    if amount is not None
+                    else {}
                 )
                 levels = {v.name: v.levels for v in kept}
                 cells = itertools.product(*(levels.get(name, (TOTAL,)) for name in tab.by))

@@ -69,6 +69,9 @@ class TableSums:
     def __post_init__(self) -> None:
         if np.prod([float(len(v.levels)) for v in self.sides]) > CELLS:
             raise DataError("the table would have more than a million cells. Use fewer variables, or coarser ones.")
+        names = [v.name for v in self.sides]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise DataError(f"variable '{twice}' is named twice. Name each variable once.")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from sfumato.mas.cube import largest_establishment
 from sfumato.mas.cutpoints import Cutpoints, ValueCounts
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.preparation import OTHER_LEVELS, RARE, LevelRecode, codes_of, find_variables, with_recodes
+from sfumato.mas.survey_design import SurveyDesign
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.schema.attribute import Attribute
 from sfumato.typing import Numbers
@@ -191,6 +192,8 @@ MOST = 64
 """Most bins of a grid."""
 _FEWEST = 20
 """Fewest records in each bin of a grid."""
+_ROUGH = 2
+"""Sums of pairs, which only set standard errors, have so many times the noise of a count."""
 
 
 def frozen_sd(n: int) -> float:
@@ -207,8 +210,8 @@ class PublicFacts:
     contents: Mapping[str, str]
     n: int
 
-    told: dict[str, int] = field(default_factory=dict)
-    """How many tables were made of each variable."""
+    told: dict[str, float] = field(default_factory=dict)
+    """How many tables were made of each variable; a sum of pairs is a part of one."""
 
     @property
     def sd(self) -> float:
@@ -235,16 +238,20 @@ class PublicFacts:
         earlier = list(before)
 
         def repeated(v: Variable) -> bool:
+            source = (v.base or v).name
             return any(
-                contents.get(v.name) == self.contents[v.name] and v.name in old and _facts(old[v.name]) == _facts(v)
+                contents.get(source) == self.contents[source] and v.name in old and _facts(old[v.name]) == _facts(v)
                 for old, contents in earlier
             )
 
-        tables = sum(self.told.get(v.name, 0) for v in variables if not v.known and v.base is None and not repeated(v))
+        tables = sum(self.told.get(v.name, 0) for v in variables if not v.known and not repeated(v))
         return tables * self.table_loss
 
     def of(self, variable: Variable, given: tuple[float | None, float | None] = (None, None)) -> Variable:
         """Return a variable with its public facts; `given` are bounds from the schema or the custodian."""
+        return self._with_correlations(self._of(variable, given))
+
+    def _of(self, variable: Variable, given: tuple[float | None, float | None]) -> Variable:
         if variable.base is not None:
             base = np.array(variable.base.shares or [1 / len(variable.groups)] * len(variable.groups))
             return replace(variable, shares=tuple(np.bincount(variable.groups, base, len(variable.levels)).tolist()))
@@ -252,6 +259,30 @@ class PublicFacts:
             return self._with_bounds(variable, given)
         noisy = self._noisy(variable, variable.codes, len(variable.levels), "shares")
         return replace(variable, shares=self._shares(noisy))
+
+    @cached_property
+    def _design(self) -> SurveyDesign:
+        return SurveyDesign(self.warehouse)
+
+    def _with_correlations(self, variable: Variable) -> Variable:
+        """Return a variable with its correlations in households and strata, read off sums with twice the noise of a count.
+
+        A sum costs an eighth of a table. Those of known variables are exact, as all that is known.
+        """
+        asked = self._design.pair_sums(variable)
+        if asked is None:
+            return variable
+        errors = np.zeros(len(asked.sums))
+        if not variable.known:
+            errors = _ROUGH * self.sd * np.array(asked.reach)
+            self.told[variable.name] = self.told.get(variable.name, 0) + len(errors) / (2 * _ROUGH**2)
+        about = f"{variable.bounds}/{variable.middle!r}/{variable.spread!r}/{variable.shares}/{variable.groups}"
+        source = self.contents.get((variable.base or variable).name, "")
+        keys = [f"{variable.name}/{source}/{self.n}/{about}/{i}".encode() for i in range(len(errors))]
+        found = iter(asked.read(errors * self.secret.normals(keys, "frozen pairs"), errors))
+        if "h" in self._design.columns:
+            variable = replace(variable, household_correlation=next(found))
+        return replace(variable, stratum_share=next(found, 0.0))
 
     def _shares(self, noisy: Numbers) -> tuple[float, ...]:
         """Return shares from noisy counts; none is below what the noise would hide."""
@@ -359,7 +390,7 @@ class PublicFacts:
 
 
 def _facts(v: Variable) -> tuple[object, ...]:
-    return v.bounds, v.middle, v.spread, v.shares, v.grid, v.levels
+    return v.bounds, v.middle, v.spread, v.shares, v.grid, v.levels, v.household_correlation, v.stratum_share
 
 
 def _round_edges(low: float, high: float, whole: bool) -> Numbers:

@@ -57,6 +57,10 @@ class Variable:
     """Nominal standard deviation as a share of the range; public, and only sets the size of noise."""
     shares: tuple[float, ...] = ()
     """Nominal share of each level; public, and only sets the size of noise."""
+    household_correlation: float | None = None
+    """Correlation of two members of a household, nominal and rather too large; public. None without households."""
+    stratum_share: float = 0.0
+    """Share of the variance of its numbers that lies between strata, nominal and rather too small; public."""
     gaps: bool = False
     """Whether records without a number exist."""
     grid: tuple[float, ...] = ()
@@ -157,6 +161,10 @@ class Variable:
             out["spread"] = self.spread
         if self.centre:
             out["centre"] = self.centre
+        if self.household_correlation is not None:
+            out["household_correlation"] = self.household_correlation
+        if self.stratum_share:
+            out["stratum_share"] = self.stratum_share
         if self.level != "person":
             out["level"] = self.level
         if self.base is not None:

@@ -22,6 +22,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, numbers_in
 from sfumato.mas.register import Register, known_part
 from sfumato.mas.sums import CELLS, Moment, ProtectedCells, ProtectedSums, SumsRequest, TableSums
+from sfumato.mas.survey_design import SurveyCorrelation, design_notes
 from sfumato.mas.variable import MISSING, Variable, VariableBins
 from sfumato.typing import Numbers
 
@@ -64,6 +65,8 @@ class BinCounts:
     """Variance of the noise of the weights."""
     edges: tuple[float, ...]
     """Where bins end; the last one is open."""
+    effect: float = 1.0
+    """Design effect of a share, beyond that of unequal weights."""
 
     def without_thin_ends(self, beyond: int) -> BinCounts:
         """Return it with bins at both ends merged, until so many records lie beyond each edge.
@@ -78,7 +81,7 @@ class BinCounts:
         keep = [i for i in range(first, last) if above[i:].any()] if first < last else []
         starts = [0, *(i + 1 for i in keep)]
         counts, weights, noise = (np.add.reduceat(values, starts) for values in (self.counts, self.weights, self.noise))
-        return BinCounts(counts, weights, noise, tuple(self.edges[i] for i in keep))
+        return BinCounts(counts, weights, noise, tuple(self.edges[i] for i in keep), self.effect)
 
     @property
     def n(self) -> float:
@@ -130,15 +133,29 @@ def rising(values: Numbers) -> Numbers:
     return np.maximum(isotonic_regression(np.cumsum(values)).x, 0.0)
 
 
-def bin_counts(table: ProtectedCells, weight: Weight | None) -> Iterator[tuple[tuple[int, ...], BinCounts]]:
-    """Yield each cell of all sides but the last, and how the last is spread there; records without a value are left out."""
+def bin_counts(
+    table: ProtectedCells, weight: Weight | None, effects: Numbers | None = None
+) -> Iterator[tuple[tuple[int, ...], BinCounts]]:
+    """Yield each cell of all sides but the last, and how the last is spread there; records without a value are left out.
+
+    `effects` are design effects, where standard errors are made of the counts.
+    """
     variable = table.sides[-1]
     bins = len(variable.levels) - (variable.levels[-1] == MISSING)
     edges = variable.cutpoints.edges if variable.cutpoints is not None else ()
     name = "n" if weight is None else "w"
+    every = np.broadcast_to(1.0 if effects is None else effects, table.n.shape[:-1])
     for place in np.ndindex(table.n.shape[:-1]):
         counts, weights, noise = (v[place][:bins] for v in (table.n, table.sums[name], table.variances[name]))
-        yield place, BinCounts(counts, weights, noise, edges)
+        yield place, BinCounts(counts, weights, noise, edges, float(every[place]))
+
+
+def effects_of(
+    question: Question, register: Register, variable: Variable, table: ProtectedCells, weight: Weight | None
+) -> Numbers:
+    """Return the design effects in the cells of all sides but the last, beyond that of unequal weights."""
+    correlation = SurveyCorrelation.of(variable)
+    return register.design_effects(question.selection, table.sides[:-1], correlation, weight is not None)
 
 
 # --- the shape of these analyses
@@ -378,7 +395,7 @@ class Quantiles(Distribution):
                 rows += self._rows(
                     self.cell(inside.sides, place), curves[margin, place], variable, question.policy, weight
                 )
-        return Result({"quantiles": rows}, notes=tuple(_quantile_notes(question.policy, variable)))
+        return Result({"quantiles": rows}, notes=tuple(_quantile_notes(question, variable)))
 
     def _rows(
         self, cell: dict[str, Any], curve: DistributionCurve, variable: Variable, policy: Policy, weight: Weight | None
@@ -393,8 +410,9 @@ class Quantiles(Distribution):
 
 
 def share_variance(spread: BinCounts, share: float, policy: Policy, weight: Weight | None) -> float:
-    """Return the variance of the share below a quantile, without noise: of records drawn one by one, times Kish's design effect."""
-    effect = weight.effect if weight else 1.0
+    """Return the variance of the share below a quantile, without noise: of records drawn one by one, times Kish's effect of unequal
+    weights and that of the survey's design."""
+    effect = spread.effect * (weight.effect if weight else 1.0)
     return policy.variance_inflation * effect * share * (1 - share) / max(spread.n, 1.0)
 
 
@@ -423,7 +441,7 @@ def curves_of(
     spreads: dict[Place, BinCounts] = {
         (i, place): spread
         for i, margin in enumerate(table.margins(last=1))
-        for place, spread in bin_counts(margin, weight)
+        for place, spread in bin_counts(margin, weight, effects_of(question, register, variable, margin, weight))
     }
 
     def smoothed(spread: BinCounts) -> DistributionCurve:
@@ -444,12 +462,20 @@ def curves_of(
     return table, {cell: exact(cell) for cell in spreads}
 
 
-def _quantile_notes(policy: Policy, variable: Variable) -> Iterator[str]:
-    counts = policy.counts
+def error_notes(question: Question, method: str = "") -> Iterator[str]:
+    """Yield which standard errors an answer has; `method` names them."""
+    one_by_one = not question.codebook.design
+    if method or one_by_one:
+        yield f"Standard errors are {method}{', ' if method and one_by_one else ''}{'for records drawn one by one' * one_by_one}."
+    yield from design_notes(question.codebook.design)
+
+
+def _quantile_notes(question: Question, variable: Variable) -> Iterator[str]:
+    counts = question.policy.counts
     if counts.sd:
         yield f"Quantiles are read off counts of bins that have random noise (standard deviation {counts.sd:g} or more)."
     if counts.beyond:
         open_bin = ", or in an open bin at an end," if counts.sd else ""
         yield f"Quantiles with fewer than about {counts.beyond} records beyond them{open_bin} are not shown."
-    yield "Standard errors are Woodruff's, for records drawn one by one."
+    yield from error_notes(question, "Woodruff's")
     yield from left_out(variable)

@@ -21,6 +21,8 @@ from sfumato.mas.analyses.distributions import (
     bin_counts,
     bins_for,
     curves_of,
+    effects_of,
+    error_notes,
     grid_bins,
     groups_of,
     left_out,
@@ -36,6 +38,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question, Result, Steps
 from sfumato.mas.register import Register
 from sfumato.mas.sums import Moment, ProtectedCells, SumsRequest, TableSums
+from sfumato.mas.survey_design import design_notes
 from sfumato.mas.variable import Variable, VariableBins
 from sfumato.typing import Numbers
 
@@ -90,7 +93,8 @@ class ShareBelow(Distribution):
         margins, rows = sums.cells("bins").margins(last=1), []
         whole = curves.get((len(margins) - 1, ()))
         for i, margin in enumerate(margins):
-            for place, spread in bin_counts(margin, weight):
+            effects = effects_of(question, register, variable, margin, weight)
+            for place, spread in bin_counts(margin, weight, effects):
                 share, error = self._share(spread, line, curves.get((i, place)), whole, policy, weight)
                 shown = (
                     significant(np.array([share]), policy.amounts.digits),
@@ -98,7 +102,7 @@ class ShareBelow(Distribution):
                 )
                 told = zip(("share", "standard error"), (plain_numbers(v)[0] for v in shown), strict=True)
                 rows.append(self.cell(margin.sides, place) | dict(told))
-        return Result({"shares": rows}, facts, tuple(self._notes(policy, variable)))
+        return Result({"shares": rows}, facts, tuple(self._notes(question, variable)))
 
     def _share(
         self, below: BinCounts, line: float, curve: DistributionCurve | None, whole: DistributionCurve | None,
@@ -127,12 +131,17 @@ class ShareBelow(Distribution):
         moved = r**2 * (0.25 * one + whole.spread.noise_below(0.5)) - 2 * r * together
         return p, math.sqrt(max(variance + moved, 0.0) + noise)
 
-    def _notes(self, policy: Policy, variable: Variable) -> Iterator[str]:
+    def _notes(self, question: Question, variable: Variable) -> Iterator[str]:
+        policy = question.policy
         if policy.counts.sd:
             yield f"The counts below and above the line have random noise (standard deviation {policy.counts.sd:g} or more)."
         if self.line is None:
             yield f"The line is {self.of_median:g} of the median of the universe; standard errors allow for its error."
-        yield "Standard errors are for records drawn one by one, and include noise."
+        if question.codebook.design:
+            yield from design_notes(question.codebook.design)
+            yield "Standard errors include noise."
+        else:
+            yield "Standard errors are for records drawn one by one, and include noise."
         yield from left_out(variable)
 
 
@@ -289,12 +298,13 @@ class Inequality(Distribution):
         ends = variable.bounds if policy.amounts.clip else (-math.inf, math.inf)
         ginis, shares = [], []
         for table in sums.cells("bins").margins(last=1):
+            effects = np.broadcast_to(effects_of(question, register, variable, table, weight), table.n.shape[:-1])
             for place in np.ndindex(table.n.shape[:-1]):
                 cell = self.cell(table.sides, place)
                 made = BinSums.merged(
                     table, place, "w" if weight else "n", ends, centre, max(policy.counts.beyond, 0.5)
                 )
-                gini, *held = self._measured(made, float(table.n[place].sum()), policy, weight)
+                gini, *held = self._measured(made, float(table.n[place].sum()), policy, weight, float(effects[place]))
                 ginis.append(cell | {"gini": gini[0], "standard error": gini[1]})
                 for k, (share, error) in enumerate(held):
                     shares.append(
@@ -306,26 +316,27 @@ class Inequality(Distribution):
                             "standard error": error,
                         }
                     )
-        return Result({"inequality": ginis, "shares": shares}, notes=tuple(_inequality_notes(policy, variable)))
+        return Result({"inequality": ginis, "shares": shares}, notes=tuple(_inequality_notes(question, variable)))
 
     def _measured(
-        self, made: BinSums | None, n: float, policy: Policy, weight: Weight | None
+        self, made: BinSums | None, n: float, policy: Policy, weight: Weight | None, effect: float
     ) -> list[tuple[float | None, float | None]]:
         if made is None or not (made.weights > 0).all():
             return [(None, None)] * (self.parts + 1)
-        effect = weight.effect if weight else 1.0
+        effect *= weight.effect if weight else 1.0
         variance = policy.variance_inflation * effect * float(made.weights.sum()) / n
         values = significant(made.measures(self.parts, made.weights, made.sums), policy.amounts.digits)
         errors = significant(made.errors(self.parts, variance), policy.amounts.error_digits)
         return list(zip(plain_numbers(values), plain_numbers(errors), strict=True))
 
 
-def _inequality_notes(policy: Policy, variable: Variable) -> Iterator[str]:
+def _inequality_notes(question: Question, variable: Variable) -> Iterator[str]:
+    policy = question.policy
     yield "All numbers come from counts and sums of bins; within a bin, values are taken to be spread evenly about their mean."
     if policy.amounts.clip and variable.bounds is not None:
         low, high = variable.bounds
         yield f"Values of {variable.title} are clipped to {low:g} and {high:g} before anything is added up."
     if policy.counts.sd:
         yield "Counts and sums have random noise, which standard errors include."
-    yield "Standard errors are for records drawn one by one."
+    yield from error_notes(question)
     yield from left_out(variable)

@@ -23,6 +23,7 @@ from sfumato.mas.register import Register
 from sfumato.mas.rule import CorrelationEvidence, ModelEvidence
 from sfumato.mas.rules import DummySize
 from sfumato.mas.sums import ProtectedCells, ProtectedSums, SumsRequest, TableSums
+from sfumato.mas.survey_design import SurveyCorrelation, design_notes
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.typing import Flags, Numbers
 
@@ -118,14 +119,24 @@ class Survival(Analysis, abstract=True):
         sums = yield SumsRequest({"cells": TableSums((*groups, event, bins))})
         return sums.cells("cells")
 
-    def notes(self, policy: Policy, variables: Sequence[Variable]) -> Iterator[str]:
+    def effects(self, question: Question, register: Register, sides: Sequence[Variable]) -> Numbers:
+        """Return design effects in the cells of some sides: members of a household are as alike as in the time or in the event."""
+        time, event, *_ = self.variables(question.codebook.variables)
+        return register.design_effects(question.selection, sides, SurveyCorrelation.of_all(time, event))
+
+    def notes(self, question: Question, variables: Sequence[Variable]) -> Iterator[str]:
         """Yield what was done, in sentences."""
+        policy = question.policy
         yield "Times are grouped in bins; a record is at risk in the bin of its time, and in all bins before."
         if policy.counts.sd:
             yield f"Counts have random noise (standard deviation {policy.counts.sd:g} or more), which standard errors include."
         if any(MISSING in v.levels or v.gaps for v in variables):
             yield "Records with a missing value are left out."
-        yield "Records count once each; the survey's weights and design are not used."
+        if question.codebook.clustered:
+            yield "Records count once each; the survey's weights and strata are not used."
+            yield from design_notes(question.codebook.design, strata=False)
+        else:
+            yield "Records count once each; the survey's weights and design are not used."
 
 
 # --- curves
@@ -155,10 +166,13 @@ class KaplanMeier(Survival):
         variables, policy = self.variables(question.codebook.variables), question.policy
         level = variables[1].pick((self.level,))[0]
         cells = yield from self.cells(question, register)
-        rows = [row for table in cells.margins(last=2) for row in self._rows(table, level, policy)]
-        return Result({"survival": rows}, notes=tuple(self._notes(policy, variables)))
+        rows: list[dict[str, Any]] = []
+        for table in cells.margins(last=2):
+            rows += self._rows(table, level, policy, self.effects(question, register, table.sides[:-2]))
+        return Result({"survival": rows}, notes=tuple(self._notes(question, variables)))
 
-    def _rows(self, table: ProtectedCells, level: int, policy: Policy) -> Iterator[dict[str, Any]]:
+    def _rows(self, table: ProtectedCells, level: int, policy: Policy, effects: Numbers) -> Iterator[dict[str, Any]]:
+        effects = np.broadcast_to(effects, table.n.shape[:-2])
         counts, edges = (
             EventCounts.of(table, level),
             table.sides[-1].cutpoints.edges if table.sides[-1].cutpoints else (),
@@ -167,7 +181,7 @@ class KaplanMeier(Survival):
             levels = {v.name: v.levels[i] for v, i in zip(table.sides, place, strict=False)}
             cell = {name: levels.get(name, TOTAL) for name in self.by}
             one = EventCounts(*(getattr(counts, name)[place] for name in EventCounts.__dataclass_fields__))
-            survival, errors = self.curve(one, policy.variance_inflation)
+            survival, errors = self.curve(one, policy.variance_inflation * float(effects[place]))
             fewest = np.maximum(policy.counts.least, 2 * np.sqrt(one.at_risk_noise))
             untold = np.logical_or.accumulate((one.at_risk < fewest) | (one.at_risk <= 0))
             columns = (
@@ -203,8 +217,8 @@ class KaplanMeier(Survival):
             errors = survival * np.sqrt(variance)
         return survival, np.where(survival > 0, errors, np.nan)
 
-    def _notes(self, policy: Policy, variables: Sequence[Variable]) -> Iterator[str]:
-        yield from self.notes(policy, variables)
+    def _notes(self, question: Question, variables: Sequence[Variable]) -> Iterator[str]:
+        yield from self.notes(question, variables)
         if self.method == "life_table":
             yield "Those censored in a bin are at risk for half of it."
         yield "The last bin has no end, so that no survival is given for it; nor where too few records are at risk."
@@ -262,7 +276,7 @@ class Cox(Survival):
                 "The model cannot be fitted: groups have too few events.",
                 "Use coarser levels, or a larger universe.",
             )
-        rows = self._rows(design, fitted, policy)
+        rows = self._rows(design, fitted, policy, float(self.effects(question, register, ())))
         outcomes = float(min(counts.events.sum(), counts.censored.sum()))
         n, known = float(sizes.sum()), [v.known for v in groups]
         fit = max(1 - fitted.likelihood / fitted.null, 0.0) if fitted.null else 0.0
@@ -272,14 +286,14 @@ class Cox(Survival):
             "events": plain_numbers(policy.counts.shown(np.array([counts.events.sum()])))[0],
         }
         return Result(
-            {"coefficients": rows}, facts, tuple(self._notes(policy, variables, design)),
+            {"coefficients": rows}, facts, tuple(self._notes(question, variables, design)),
             (evidence, CorrelationEvidence(design.correlation(sizes), n)),
         )  # fmt: skip
 
-    def _rows(self, design: Dummies, fitted: Fitted, policy: Policy) -> list[dict[str, Any]]:
+    def _rows(self, design: Dummies, fitted: Fitted, policy: Policy, effect: float) -> list[dict[str, Any]]:
         from scipy.special import ndtr
 
-        covariance = policy.variance_inflation * fitted.inverse + fitted.noise
+        covariance = policy.variance_inflation * effect * fitted.inverse + fitted.noise
         errors = np.sqrt(np.diag(covariance))
         z = fitted.coefficients / errors
         digits, fewer = policy.models.digits, policy.models.error_digits
@@ -292,8 +306,8 @@ class Cox(Survival):
             dict(zip(names, row, strict=True)) for row in zip(design.names, *map(plain_numbers, values), strict=True)
         ]
 
-    def _notes(self, policy: Policy, variables: Sequence[Variable], design: Dummies) -> Iterator[str]:
-        yield from self.notes(policy, variables)
+    def _notes(self, question: Question, variables: Sequence[Variable], design: Dummies) -> Iterator[str]:
+        yield from self.notes(question, variables)
         yield f"Levels are compared with {', '.join(design.references)}."
         if design.absorbed:
             yield f"These levels have too few records, and count with the one compared with: {', '.join(design.absorbed)}."

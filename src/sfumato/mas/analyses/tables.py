@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, n
 from sfumato.mas.register import Register
 from sfumato.mas.rules import CellRule
 from sfumato.mas.sums import Moment, ProtectedCells, SumsRequest, TableSums
+from sfumato.mas.survey_design import SurveyCorrelation, design_notes
 from sfumato.mas.variable import Variable
 from sfumato.typing import Flags, Numbers
 
@@ -64,17 +65,23 @@ class CrossTab(Analysis):
         amount = None if self.of is None else Amount(numbers_in(self.of, known), weight)
         moments = amount.moments() if amount is not None else {"w": Moment(weights=1)} if weight else {}
         sums = yield SumsRequest({"cells": TableSums(self.sides(known), moments, "amounts" if amount else "counts")})
-        rows = [
-            row for table in sums.cells("cells").margins() for row in self._rows(table, amount, weight, question.policy)
-        ]
+        rows: list[dict[str, Any]] = []
+        for table in sums.cells("cells").margins():
+            effects = amount.effects(question, register, table.sides) if amount is not None else None
+            rows += self._rows(table, amount, weight, question.policy, effects)
         return Result({"cells": rows}, notes=tuple(self._notes(question, amount, weight)))
 
     def _rows(
-        self, table: ProtectedCells, amount: Amount | None, weight: Weight | None, policy: Policy
+        self,
+        table: ProtectedCells,
+        amount: Amount | None,
+        weight: Weight | None,
+        policy: Policy,
+        effects: Numbers | None,
     ) -> Iterator[dict[str, Any]]:
         columns = {"count": shown_counts(table, policy, weight)}
-        if amount is not None:
-            columns |= amount.shown(table, policy)
+        if amount is not None and effects is not None:
+            columns |= amount.shown(table, policy, effects)
         levels = {v.name: v.levels for v in table.sides}
         cells = itertools.product(*(levels.get(name, (TOTAL,)) for name in self.by))
         names, untold = (*self.by, *columns), too_small(table, policy)
@@ -94,6 +101,7 @@ class CrossTab(Analysis):
             yield f"Values of {name} are clipped to {low:g} and {high:g} before anything is added up."
         if policy.amounts.sd:
             yield "Each sum has random noise. A mean is a noisy sum over a noisy count; its standard error allows for both."
+        yield from design_notes(question.codebook.design)
         yield from (rule.words() for rule in policy.rules if isinstance(rule, CellRule))
 
 
@@ -175,8 +183,13 @@ class Amount:
             "ww": Moment(there, 0, 2), "ws": Moment(x, 1, 2, c), "ss": Moment(x, 2, 2, c),
         }  # fmt: skip
 
-    def means(self, table: ProtectedCells) -> CellMeans:
-        """Return the means of cells, and what their variances are made of.
+    def effects(self, question: Question, register: Register, sides: Sequence[Variable]) -> Numbers:
+        """Return the design effects of the means of cells, beyond that of unequal weights."""
+        correlation = SurveyCorrelation.of(self.variable)
+        return register.design_effects(question.selection, sides, correlation, self.weight is not None)
+
+    def means(self, table: ProtectedCells, effects: Numbers) -> CellMeans:
+        """Return the means of cells, and what their variances are made of, with the effects of the survey's design.
 
         By linearisation the variance of Σwv / Σw is n / (n − 1) Σ w²(v − m)² / (Σw)²; without weights that is s² / n. The noise
         adds its own: that of the sum, and of the number of values times the mean.
@@ -190,12 +203,15 @@ class Amount:
         squares = np.maximum(sums["ss"] - 2 * mean * ws + mean**2 * ww, 0.0)
         n = np.where(counts > 1, counts, np.nan)
         of_weights = noise["vw"] if self.weight is not None else noise.get("values", noise["n"])
-        return CellMeans(mean + self.centre, counts, divided, squares * n / (n - 1), noise["s"] + of_weights * mean**2)
+        return CellMeans(
+            mean + self.centre, counts, divided, squares * n / (n - 1), noise["s"] + of_weights * mean**2,
+            np.broadcast_to(effects, mean.shape),
+        )  # fmt: skip
 
-    def shown(self, table: ProtectedCells, policy: Policy) -> dict[str, Numbers]:
+    def shown(self, table: ProtectedCells, policy: Policy, effects: Numbers) -> dict[str, Numbers]:
         """Return means, their standard errors and sums as they are published; NaN where they are not shown."""
-        made = self.means(table)
-        errors = np.sqrt(policy.variance_inflation * made.sampled + made.noise) / made.weights
+        made = self.means(table, effects)
+        errors = made.errors(policy)
         hidden = made.counts < max(policy.counts.least, 1)
         total = table.sums["s"] + self.centre * np.nan_to_num(made.weights)
         if policy.amounts.sd:
@@ -222,6 +238,13 @@ class CellMeans:
     weights: Numbers
     """What sums are divided by; NaN where that is not positive."""
     sampled: Numbers
-    """Variance of the sum of v − m in a sample."""
+    """Variance of the sum of v − m in a sample of records drawn one by one."""
     noise: Numbers
     """Variance that noise adds to it."""
+    effects: Numbers
+    """By how much it is larger by the survey's design."""
+
+    def errors(self, policy: Policy) -> Numbers:
+        """Return the standard errors of the means."""
+        varied = policy.variance_inflation * self.effects * self.sampled
+        return np.asarray(np.sqrt(varied + self.noise) / self.weights)

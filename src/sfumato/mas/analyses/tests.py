@@ -25,6 +25,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question, Result, Steps, levels_of, numbers_in
 from sfumato.mas.register import Register
 from sfumato.mas.sums import ProtectedCells, ProtectedSums, SumsRequest, TableSums
+from sfumato.mas.survey_design import SurveyCorrelation
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.typing import Numbers
 
@@ -89,10 +90,16 @@ def _along(scores: Numbers, shares: Numbers) -> Numbers:
     return np.asarray(column / np.linalg.norm(column))[:, None]
 
 
-def _inflation(question: Question, sides: Sequence[Variable]) -> float:
-    """Return by how much more counts vary than those of all records; those of known variables are scaled back exactly."""
+def _inflation(question: Question, register: Register, sides: Sequence[Variable]) -> float:
+    """Return by how much more counts vary than those of all records, drawn one by one; those of known variables are scaled back
+    exactly.
+
+    The design enters by its mean effect (Rao and Scott 1981, the first-order correction): if two variables are independent, also
+    between members of a household, their product has the product of their correlations.
+    """
     hidden = not all(v.known for v in (*sides, *question.selection.variables))
-    return question.policy.variance_inflation if hidden else 1.0
+    effect = float(register.design_effects(question.selection, (), SurveyCorrelation.of_product(*sides)))
+    return effect * (question.policy.variance_inflation if hidden else 1.0)
 
 
 _FEW = Refusal(
@@ -119,14 +126,21 @@ def _chi_square(value: float, df: float) -> float:
     return float(chdtrc(df, max(value, 0.0)))
 
 
-def _test_notes(policy: Policy, sides: Sequence[Variable]) -> Iterator[str]:
+def _test_notes(question: Question, sides: Sequence[Variable]) -> Iterator[str]:
+    policy = question.policy
     if policy.counts.sd or policy.amounts.sd:
         yield "Sums have random noise; the test allows for it, so that its level is what it says."
     if any(MISSING in v.levels or v.gaps for v in sides):
         yield "Records with a missing value are left out."
     if policy.counts.least:
         yield f"Levels with fewer than about {_fewest(policy):g} records are left out."
-    yield "Records count once each; the survey's weights and design are not used."
+    if question.codebook.clustered:
+        yield (
+            "Records count once each; the survey's weights and strata are not used. The test allows for households, by correlations "
+            "that were read off when the data set was frozen, and so rejects rather too seldom."
+        )
+    else:
+        yield "Records count once each; the survey's weights and design are not used."
 
 
 # --- independence
@@ -166,7 +180,7 @@ class Independence(Analysis, name="independence"):
         table = CountTable.of(sums.cells("cells"), _fewest(policy))
         if min(table.counts.shape) < 2:
             return _FEW
-        value, df = table.statistic(inflation=_inflation(question, sides))
+        value, df = table.statistic(inflation=_inflation(question, register, sides))
         smaller = min(table.counts.shape) - 1
         pearson = float((np.square(table.counts - table.expected) / table.expected).sum())
         noise = (
@@ -187,10 +201,10 @@ class Independence(Analysis, name="independence"):
             for i, a in enumerate(table.rows)
             for j, b in enumerate(table.columns)
         ]
-        return Result({"cells": rows}, facts, tuple(self._notes(policy, sides, table)))
+        return Result({"cells": rows}, facts, tuple(self._notes(question, sides, table)))
 
-    def _notes(self, policy: Policy, sides: Sequence[Variable], table: CountTable) -> Iterator[str]:
-        yield from _test_notes(policy, sides)
+    def _notes(self, question: Question, sides: Sequence[Variable], table: CountTable) -> Iterator[str]:
+        yield from _test_notes(question, sides)
         if (table.expected < 5).mean() > 0.2:
             yield "More than a fifth of the expected counts are below 5: the p-value is not reliable."
 
@@ -217,32 +231,36 @@ class GroupMeans(Analysis, abstract=True):
     def sides(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
         return levels_of((self.by,), known)
 
-    def means(self, question: Question) -> Means:
+    def means(self, question: Question, register: Register) -> Means:
         """Ask for the means of all groups that are large enough."""
         variable, side = self.variables(question.codebook.variables)
         amount = Amount(variable, None)
         sums = yield SumsRequest({"cells": TableSums((side,), amount.moments(), "amounts")})
-        made = amount.means(sums.cells("cells"))
+        alike = SurveyCorrelation(
+            SurveyCorrelation.of(variable).households
+        )  # groups of one stratum are not independent
+        effects = register.design_effects(question.selection, (side,), alike)
+        made = amount.means(sums.cells("cells"), effects)
         kept = (made.counts >= max(_fewest(question.policy), 2)) & np.array([level != MISSING for level in side.levels])
-        chosen = (getattr(made, name)[kept] for name in ("mean", "counts", "weights", "sampled", "noise"))
+        chosen = (getattr(made, name)[kept] for name in CellMeans.__dataclass_fields__)
         return [level for level, there in zip(side.levels, kept, strict=True) if there], amount, CellMeans(*chosen)
 
     def rows(self, levels: Sequence[str], made: CellMeans, policy: Policy) -> list[dict[str, Any]]:
         """Return a row for each group."""
-        errors = np.sqrt(policy.variance_inflation * made.sampled + made.noise) / made.weights
         columns = (
             policy.counts.shown(made.counts), significant(made.mean, policy.amounts.digits),
-            significant(errors, policy.amounts.error_digits),
+            significant(made.errors(policy), policy.amounts.error_digits),
         )  # fmt: skip
         found = zip(levels, *map(plain_numbers, columns), strict=True)
         return [dict(zip((self.by, "count", "mean", "standard error"), row, strict=True)) for row in found]
 
-    def notes(self, policy: Policy, amount: Amount, side: Variable) -> Iterator[str]:
+    def notes(self, question: Question, amount: Amount, side: Variable) -> Iterator[str]:
         """Yield what was done, in sentences."""
+        policy = question.policy
         if policy.amounts.clip and amount.variable.bounds is not None:
             low, high = amount.variable.bounds
             yield f"Values of {amount.variable.title} are clipped to {low:g} and {high:g} before anything is added up."
-        yield from _test_notes(policy, (amount.variable, side))
+        yield from _test_notes(question, (amount.variable, side))
 
 
 class TTest(GroupMeans, name="t_test"):
@@ -279,11 +297,11 @@ class TTest(GroupMeans, name="t_test"):
     def steps(self, question: Question, register: Register) -> Steps:
         side, policy = self.sides(question.codebook.variables)[0], question.policy
         two = self._two(side)
-        levels, amount, made = yield from self.means(question)
+        levels, amount, made = yield from self.means(question, register)
         if not set(two) <= set(levels):
             return _FEW
         a, b = (levels.index(level) for level in two)
-        sampled = policy.variance_inflation * made.sampled / made.weights**2
+        sampled = policy.variance_inflation * made.effects * made.sampled / made.weights**2
         variances = sampled + made.noise / made.weights**2
         if not variances[a] + variances[b] > 0:
             return CONSTANT
@@ -298,7 +316,7 @@ class TTest(GroupMeans, name="t_test"):
             p_value=2 * float(stdtr(df, -abs(t))),
         )  # fmt: skip
         rows = [row for row in self.rows(levels, made, policy) if row[self.by] in two]
-        return Result({"groups": rows}, facts, tuple(self.notes(policy, amount, side)))
+        return Result({"groups": rows}, facts, tuple(self.notes(question, amount, side)))
 
 
 class ANOVA(GroupMeans, name="anova"):
@@ -317,13 +335,13 @@ class ANOVA(GroupMeans, name="anova"):
     @override
     def steps(self, question: Question, register: Register) -> Steps:
         side, policy = self.sides(question.codebook.variables)[0], question.policy
-        levels, amount, made = yield from self.means(question)
+        levels, amount, made = yield from self.means(question, register)
         k, n = len(levels), float(made.counts.sum())
         if k < 2:
             return _FEW
         squares = made.sampled * (made.counts - 1) / made.counts
         own = made.sampled if self.variances == "unequal" else made.counts * squares.sum() / (n - k)
-        sampled = policy.variance_inflation * own / made.weights**2
+        sampled = policy.variance_inflation * made.effects * own / made.weights**2
         variances = sampled + made.noise / made.weights**2
         if not (variances > 0).all():
             return CONSTANT
@@ -338,7 +356,7 @@ class ANOVA(GroupMeans, name="anova"):
         facts = _told(
             policy, F=f, groups_less_one=float(k - 1), degrees_of_freedom=df, p_value=float(fdtrc(k - 1, df, f))
         )
-        return Result({"groups": self.rows(levels, made, policy)}, facts, tuple(self.notes(policy, amount, side)))
+        return Result({"groups": self.rows(levels, made, policy)}, facts, tuple(self.notes(question, amount, side)))
 
 
 # --- ranks
@@ -366,7 +384,7 @@ class RankTest(GroupMeans, name="rank_test"):
             return _FEW
         n, ties = table.n, table.counts.sum(axis=0)
         ranks = np.cumsum(ties) - (ties - 1) / 2
-        value, df = table.statistic(ranks, _inflation(question, (variable, side)))
+        value, df = table.statistic(ranks, _inflation(question, register, (variable, side)))
         h = value * (n - 1) / n
         groups = table.counts.sum(axis=1)
         mean = table.counts @ ranks / groups
@@ -378,5 +396,5 @@ class RankTest(GroupMeans, name="rank_test"):
             dict(zip((self.by, "count", "mean rank as a share"), row, strict=True))
             for row in zip(table.rows, *map(plain_numbers, columns), strict=True)
         ]
-        notes = ("Records of one bin of the grid are tied.", *_test_notes(policy, (variable, side)))
+        notes = ("Records of one bin of the grid are tied.", *_test_notes(question, (variable, side)))
         return Result({"groups": rows}, _told(policy, **facts), notes)

@@ -16,13 +16,14 @@ from sfumato.errors import ParameterError
 from sfumato.mas.answer import Refusal
 from sfumato.mas.codebook import Codebook
 from sfumato.mas.models.design import Number
-from sfumato.mas.models.model import EMPTY, ERRORS, clips, model_notes
+from sfumato.mas.models.model import EMPTY, ERRORS, ERRORS_DOC, clips, kind_of_errors, model_notes
 from sfumato.mas.models.products import ONE, ComposedFunction, Factors, Monomial, MonomialRows, Products, WholeRows
 from sfumato.mas.perturbation import significant
 from sfumato.mas.question import Analysis, Question, Result, Steps, numbers_in
 from sfumato.mas.register import Register
 from sfumato.mas.rule import CorrelationEvidence
 from sfumato.mas.sums import Confidential, Piece, ProtectedSums, SumsRequest, TotalSums
+from sfumato.mas.survey_design import SurveyCorrelation
 from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers
 
@@ -47,7 +48,7 @@ class Correlation(Analysis):
     errors: str = param(
         default="usual",
         choices=ERRORS,
-        doc="standard errors: classical, robust (hc0, hc1), or the usual ones for the weights",
+        doc=ERRORS_DOC,
     )
 
     @override
@@ -61,12 +62,11 @@ class Correlation(Analysis):
 
     @override
     def wording_for(self, codebook: Codebook) -> str:
-        return self.with_(errors=self.covariance).wording()
+        return self.with_(errors=self.covariance(codebook)).wording()
 
-    @property
-    def covariance(self) -> str:
-        """The kind of errors that is meant: robust with weights, else classical."""
-        return self.errors if self.errors != "usual" else "hc1" if self.weighted else "classical"
+    def covariance(self, codebook: Codebook) -> str:
+        """Return the kind of errors that is meant."""
+        return kind_of_errors(self.errors, codebook, self.weighted)
 
     @override
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
@@ -80,13 +80,18 @@ class Correlation(Analysis):
         found = yield from _pairs(question, register, list(itertools.combinations(names, 2)), self.weighted)
         if isinstance(found, Refusal):
             return found
-        variances = yield from _sampled(question, found, self.covariance)
+        errors = self.covariance(question.codebook)
+        base = errors if errors != "design" else "hc1" if self.weighted else "classical"
+        variances = yield from _sampled(question, found, base)
+        if errors == "design":
+            effects = (_effect(question, register, pair) for pair in found)
+            variances = [effect * variance for effect, variance in zip(effects, variances, strict=True)]
         rows = [_row(question, pair, variance) for pair, variance in zip(found, variances, strict=True)]
         told = {(row["variable"], row["with"]): row["correlation"] for row in rows}
         matrix = [
             {"variable": a, **{b: 1.0 if a == b else told.get((a, b), told.get((b, a))) for b in names}} for a in names
         ]
-        own = model_notes(question, self.covariance, False, self.weighted)
+        own = model_notes(question, errors, False, self.weighted)
         notes = (
             "Each correlation is over the records that have both variables (pairwise complete).",
             *(note.replace("Coefficients have", "Correlations have") for note in own),
@@ -202,6 +207,16 @@ def _row(question: Question, pair: PairSums, variance: float) -> dict[str, Any]:
         "correlation": float(significant(np.array([pair.r]), settings.digits)[0]),
         "standard error": float(significant(np.array([error]), settings.error_digits)[0]), "n": None if np.isnan(n) else n,
     }  # fmt: skip
+
+
+def _effect(question: Question, register: Register, pair: PairSums) -> float:
+    """Return the design effect of a correlation.
+
+    What two members add, uv − r (u² + v²) / 2, has the product of the correlations of both numbers as its own, for normal numbers
+    of which those of two members have the correlations ρ(u), ρ(v) and between u and v r √(ρ(u) ρ(v)).
+    """
+    alike = SurveyCorrelation.of_product(*(x.variable for x in pair.products.factors.numbers))
+    return float(register.design_effects(question.selection, (), alike, bool(pair.products.weights)))
 
 
 # --- robust errors

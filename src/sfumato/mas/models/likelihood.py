@@ -16,6 +16,7 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.mas.answer import Refusal
+from sfumato.mas.models.clusters import Curvature, HouseholdPairs, outcome_correlation
 from sfumato.mas.models.linear import CAPPED, LargestLeverage, PairProducts
 from sfumato.mas.models.model import (
     COLLINEAR,
@@ -227,6 +228,8 @@ class OutcomeFit:
     """Noisy number of records with the rarest outcome."""
     robust: Numbers | None = None
     """Variance of the coefficients by the sandwich, without that of the noise."""
+    pairs: Numbers | None = None
+    """What pairs of members of households add to the variance of the score."""
 
     @cached_property
     def shown_n(self) -> float:
@@ -265,7 +268,7 @@ class OutcomeFit:
             rest = [a * k + j for a in range(equations) for j in range(lost, k)]
             inner = self._bread[np.ix_(rest, rest)]
             form = np.linalg.inv(inner)  # of the information, the intercepts taken out
-            spread = (self._bread * inflation + self._bread @ self.noise @ self._bread)[np.ix_(rest, rest)]
+            spread = (self._bread * inflation + self._bread @ self._more @ self._bread)[np.ix_(rest, rest)]
             part = form @ spread if self.columns.design.intercept else np.eye(len(rest))
             first, second = float(np.trace(part)), float(np.trace(part @ part))
             p = float(chi2.sf(max(ratio, 0.0) * first / second, first**2 / second))
@@ -286,7 +289,12 @@ class OutcomeFit:
     def variance(self) -> Numbers:
         """Variance of the coefficients as read, that of the noise included."""
         sampling = self._bread if self.robust is None else self.robust
-        return np.asarray(sampling * self.question.policy.variance_inflation + self._bread @ self.noise @ self._bread)
+        return np.asarray(sampling * self.question.policy.variance_inflation + self._bread @ self._more @ self._bread)
+
+    @property
+    def _more(self) -> Numbers:
+        """What noise and households add to the variance of the score."""
+        return self.noise if self.pairs is None else self.noise + self.pairs
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each coefficient of each outcome."""
@@ -319,7 +327,12 @@ def fitted(
 ) -> Fitting:
     """Ask for the sums of a likelihood model, and solve it; once more for the squares of the score, for robust errors."""
     fit = yield from _estimated(question, register, columns, outcomes, link, weighted)
-    if errors == "classical" or isinstance(fit, Refusal):
+    if isinstance(fit, Refusal):
+        return fit
+    if errors == "design":
+        fit = replace(fit, pairs=_pairs(question, register, fit, link, weighted))
+        errors = "hc1" if weighted else "classical"
+    if errors == "classical":
         return fit
     meat = yield from _meat(question, register, fit, link, weighted)
     bread = np.linalg.inv(fit.information)
@@ -327,6 +340,38 @@ def fitted(
     if fit.noise.any():  # noise may have hidden some of the squares: no less than half the classical ones
         robust = robust + np.diag(np.maximum(0.5 * np.diag(bread) - np.diag(robust), 0.0))
     return replace(fit, robust=robust)
+
+
+class _LinkCurvature(Curvature):
+    def __init__(self, link: LinkFunction) -> None:
+        self.link = link
+
+    @override
+    def of(self, linear: Numbers) -> Numbers:
+        return self.link.curvature(self.link.mean(linear[None, :]), 0, 0)
+
+
+def _pairs(question: Question, register: Register, fit: OutcomeFit, link: LinkFunction, weighted: bool) -> Numbers:
+    """Return what pairs of members of households add to the variance of the score: ρ Σ w w′ √v √v′ x x′ for one equation.
+
+    Several equations have the pairs without working weights, in proportion to the information.
+    """
+    columns, (equations, k) = fit.columns, fit.beta.shape
+    one = equations == 1
+    found = HouseholdPairs.of(
+        question, register, columns.factors, columns.monomials, weighted,
+        fit.beta[0] if one else None, _LinkCurvature(link) if one else None,
+    )  # fmt: skip
+    outcome = None if columns.outcome is not None else columns.factors.categories[-1].name
+    nominal, intercept = outcome_correlation(columns.factors, outcome), columns.design.intercept
+    own = [fit.information[a * k : (a + 1) * k, a * k : (a + 1) * k] for a in range(equations)]
+    mean = question.codebook.weight.mean if weighted and question.codebook.weight is not None else 1.0
+    weight = fit.n * mean
+    rho = [
+        found.residual_correlation(nominal, beta, matrix, weight, 1.0, intercept)
+        for beta, matrix in zip(fit.beta, own, strict=True)
+    ]
+    return max(rho) * found.excess(fit.information)
 
 
 def _estimated(

@@ -14,6 +14,7 @@ from sfumato.contract.parameters import param
 from sfumato.errors import ParameterError
 from sfumato.mas.answer import Refusal
 from sfumato.mas.codebook import Codebook
+from sfumato.mas.models.clusters import HouseholdPairs, outcome_correlation
 from sfumato.mas.models.design import Number, Terms, title
 from sfumato.mas.models.model import (
     COLLINEAR,
@@ -91,7 +92,7 @@ class OLS(ModelAnalysis):
         columns = yield from model_columns(question, register, terms, outcome, self.weighted)
         if isinstance(columns, Refusal):
             return columns
-        return (yield from fitted(question, register, columns, self.weighted, self.covariance))
+        return (yield from fitted(question, register, columns, self.weighted, self.covariance(question.codebook)))
 
     @override
     def steps(self, question: Question, register: Register) -> Steps:
@@ -100,10 +101,11 @@ class OLS(ModelAnalysis):
             return fit
         columns = fit.columns
         anova, facts = anova_of(question, fit, self.terms(question.codebook.variables))
-        df = fit.stated_n - fit.k if self.covariance == "classical" else None
+        errors = self.covariance(question.codebook)
+        df = fit.stated_n - fit.k if errors == "classical" else None
         titles = [column.title for column in columns.design.columns]
         rows = coefficient_rows(titles, fit.formula_beta, fit.formula_variance, question.policy.models, df)
-        notes = (*columns.notes, *model_notes(question, self.covariance, fit.gaps, self.weighted))
+        notes = (*columns.notes, *model_notes(question, errors, fit.gaps, self.weighted))
         if self.absorb is not None:
             rows = [row for row in rows if not row["term"].startswith(f"C({self.absorb})[")]
             notes = (
@@ -249,6 +251,8 @@ class LinearFit:
     gaps: bool
     robust: Numbers | None = None
     """Variance of the coefficients as read by the sandwich, without that of the noise."""
+    pairs: Numbers | None = None
+    """What pairs of members of households add to the variance of X'y."""
 
     @property
     def k(self) -> int:
@@ -394,7 +398,8 @@ class LinearFit:
         sampling = self.mean_square * self.bread
         if self.robust is not None:
             sampling = self.robust
-        whole = self.question.policy.variance_inflation * sampling + self.bread @ self.noise @ self.bread
+        more = self.noise if self.pairs is None else self.noise + self.pairs
+        whole = self.question.policy.variance_inflation * sampling + self.bread @ more @ self.bread
         user = self._to_formula
         return np.asarray(self.unit**2 * np.einsum("ij,jk,ik->i", user, whole, user))
 
@@ -402,11 +407,14 @@ class LinearFit:
         """Return F of some columns, given those before them.
 
         What they add to the regression, z, has the variance s² I + N if they explain nothing, N that of the noise:
-        F = z′(s² I + N)⁻¹z / df. Without noise this is the classical ratio.
+        F = z′(s² I + N)⁻¹z / df. Without noise this is the classical ratio. Pairs of members of households add to N. It is infinite
+        where known predictors leave nothing of a known outcome.
         """
         z, own = self.effects[list(places)], np.ix_(places, places)
         spread = self.mean_square * np.eye(len(z)) + self.effect_noise[own]
-        return float(z @ np.linalg.solve(spread, z)) / len(z)
+        if self.pairs is not None:
+            spread = spread + np.linalg.solve(self._lower, np.linalg.solve(self._lower, self.pairs).T)[own]
+        return float(z @ np.linalg.solve(spread, z)) / len(z) if spread.any() else np.inf
 
 
 Fitting = Generator[SumsRequest, ProtectedSums, LinearFit | Refusal]
@@ -423,6 +431,9 @@ def fitted(question: Question, register: Register, columns: ModelColumns, weight
         return Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
     gaps = any(x.partial for x in columns.factors.numbers) or any(c.missing >= 0 for c in columns.factors.categories)
     fit = LinearFit(question, columns, sums, gaps)
+    if errors == "design":
+        fit = replace(fit, pairs=_pairs(question, register, fit, weighted))
+        errors = "hc1" if weighted else "classical"
     if errors == "classical":
         return fit
     meat = yield from _meat(question, register, fit, weighted)
@@ -430,7 +441,18 @@ def fitted(question: Question, register: Register, columns: ModelColumns, weight
     if fit.noisy:  # noise may have hidden some of the squares: no less than half the classical ones
         lift = np.maximum(0.5 * fit.mean_square * np.diag(fit.bread) - np.diag(robust), 0.0)
         robust = robust + np.diag(lift)
-    return LinearFit(question, columns, sums, gaps, robust)
+    return replace(fit, robust=robust)
+
+
+def _pairs(question: Question, register: Register, fit: LinearFit, weighted: bool) -> Numbers:
+    """Return what pairs of members of households add to the variance of X'y: ρ σ² Σ w w′ x x′."""
+    columns, weight = fit.columns, fit.sums.weight
+    found = HouseholdPairs.of(question, register, columns.factors, columns.monomials, weighted)
+    variance = fit.mean_square * fit.n / weight  # of one residual
+    rho = found.residual_correlation(
+        outcome_correlation(columns.factors), fit.beta, fit.sums.xx, weight, variance, columns.design.intercept
+    )
+    return rho * variance * found.excess(fit.sums.xx)
 
 
 def _least_eigenvalue(sums: NormalEquations) -> float:

@@ -24,8 +24,12 @@ from sfumato.mas.universe import split
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.typing import Flags, Numbers
 
-ERRORS = ("usual", "classical", "hc0", "hc1")
-_WORDS = {"classical": "classical", "hc0": "robust (HC0)", "hc1": "robust (HC1)"}
+ERRORS = ("usual", "classical", "hc0", "hc1", "design")
+ERRORS_DOC = "standard errors: classical, robust (hc0, hc1), by the survey's design, or the usual ones for the data set"
+_WORDS = {
+    "classical": "classical", "hc0": "robust (HC0)", "hc1": "robust (HC1)",
+    "design": "by the survey's design: they allow for households, by correlations that were read off when the data set was frozen",
+}  # fmt: skip
 
 COLLINEAR = Refusal(
     "collinearity",
@@ -47,7 +51,7 @@ class ModelAnalysis(FormulaAnalysis, abstract=True):
     errors: str = param(
         default="usual",
         choices=ERRORS,
-        doc="standard errors: classical, robust (hc0, hc1), or the usual ones for the weights",
+        doc=ERRORS_DOC,
     )
 
     @override
@@ -56,17 +60,27 @@ class ModelAnalysis(FormulaAnalysis, abstract=True):
 
     @override
     def wording_for(self, codebook: Codebook) -> str:
-        return f"{self.name}:{self.terms(codebook.variables).wording()}:{self.weighted}:{self.covariance}"
+        return f"{self.name}:{self.terms(codebook.variables).wording()}:{self.weighted}:{self.covariance(codebook)}"
 
-    @property
-    def covariance(self) -> str:
-        """The kind of errors that is meant: robust with weights, else classical."""
-        return self.errors if self.errors != "usual" else "hc1" if self.weighted else "classical"
+    def covariance(self, codebook: Codebook) -> str:
+        """Return the kind of errors that is meant."""
+        return kind_of_errors(self.errors, codebook, self.weighted)
 
     def check_weights(self, question: Question) -> None:
         """Refuse weights where there are none."""
         if self.weighted and not question.codebook.weighted:
             raise ParameterError("this data set has no survey weights. Ask for the model without weights.")
+
+
+def kind_of_errors(errors: str, codebook: Codebook, weighted: bool) -> str:
+    """Return the kind of errors that is meant: by the design with households, else robust with weights, else classical."""
+    if errors == "design" and not codebook.clustered:
+        raise ParameterError(
+            "this data set has no households, so that errors by the design are the usual ones. Leave out errors."
+        )
+    if errors != "usual":
+        return errors
+    return "design" if codebook.clustered else "hc1" if weighted else "classical"
 
 
 # --- columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from sfumato.errors import ParameterError
 from sfumato.mas.answer import Refusal
+from sfumato.mas.models.clusters import HouseholdPairs, outcome_correlation
 from sfumato.mas.models.design import Category
 from sfumato.mas.models.likelihood import ONE_OUTCOME, SEPARATED
 from sfumato.mas.models.model import (
@@ -57,7 +58,7 @@ class OrderedLogit(ModelAnalysis):
         super().validate()
         if self.errors in ("hc0", "hc1") or self.weighted:
             raise ParameterError(
-                "ordered_logit counts each record once, and has classical errors. Leave out weighted and errors."
+                "ordered_logit counts each record once, and has no robust errors. Leave out weighted and errors."
             )
 
     @override
@@ -82,6 +83,9 @@ class OrderedLogit(ModelAnalysis):
         fit = yield from _fitted(question, register, columns, shown, sizes)
         if isinstance(fit, Refusal):
             return fit
+        errors = self.covariance(question.codebook)
+        if errors == "design":
+            fit = _with_households(question, register, columns, fit)
         told = float(question.policy.counts.shown(np.array([fit.n]))[0])
         facts: dict[str, Any] = {"n": None if np.isnan(told) else told}
         share = 1 - fit.value / fit.null
@@ -94,7 +98,7 @@ class OrderedLogit(ModelAnalysis):
             f"Positive coefficients make later levels of {name} more frequent: {', '.join(levels[i] for i in shown)}."
         )
         gaps = columns.factors.gaps
-        notes = (said, *columns.notes, *model_notes(question, "classical", gaps, False))
+        notes = (said, *columns.notes, *model_notes(question, errors, gaps, False))
         model = ModelEvidence(fit.n, len(fit.beta), columns.levels, float(sizes.min()), share, 0.0)
         evidence = (model, CorrelationEvidence(fit.correlation, fit.n))
         return Result({"coefficients": fit.rows(question, columns, [levels[i] for i in shown])}, facts, notes, evidence)
@@ -106,6 +110,7 @@ class OrderedFit:
 
     beta: Numbers
     variance: Numbers
+    information: Numbers
     value: float
     null: float
     n: float
@@ -247,7 +252,19 @@ def _estimates(
     null = float((told * np.log(told / told.sum())).sum())
     correlation = largest_correlation(information[cuts:, cuts:], False) if m - cuts > 1 else 0.0
     value = float(values[-levels - 2])
-    return OrderedFit(np.asarray(beta, np.float64), np.asarray(variance, np.float64), value, null, n, correlation)
+    coefficients, spread, held = (np.asarray(part, np.float64) for part in (beta, variance, information))
+    return OrderedFit(coefficients, spread, held, value, null, n, correlation)
+
+
+def _with_households(question: Question, register: Register, columns: ModelColumns, fit: OrderedFit) -> OrderedFit:
+    """Return a fit whose errors allow for households, as if predictors were the same for all members."""
+    factors, slopes = columns.factors, len(columns.monomials) - 1
+    found = HouseholdPairs.of(question, register, factors, (ONE,), False)
+    nominal = outcome_correlation(factors, factors.categories[-1].name)
+    own = fit.information[-slopes:, -slopes:] if slopes else np.zeros((0, 0))
+    rho = found.residual_correlation(nominal, fit.beta[len(fit.beta) - slopes :], own, fit.n, 1.0, False)
+    bread = np.linalg.inv(fit.information)
+    return replace(fit, variance=fit.variance + rho * bread @ found.excess(fit.information) @ bread)
 
 
 def _largest(columns: ModelColumns, at: int) -> float:

@@ -66,7 +66,7 @@ class LikelihoodAnalysis(ModelAnalysis, abstract=True):
         if isinstance(columns, Refusal):
             return columns
         fit = yield from fitted(
-            question, register, columns, place(columns), self.link(), self.weighted, self.covariance
+            question, register, columns, place(columns), self.link(), self.weighted, self.covariance(question.codebook)
         )
         return (
             fit
@@ -81,7 +81,7 @@ class LikelihoodAnalysis(ModelAnalysis, abstract=True):
             return fit
         facts: dict[str, Any] = {"n": None if np.isnan(fit.shown_n) else fit.shown_n}
         facts |= rounded(fit.facts(), question.policy.models.digits)
-        own = model_notes(question, self.covariance, fit.gaps, self.weighted)
+        own = model_notes(question, self.covariance(question.codebook), fit.gaps, self.weighted)
         tables = {"coefficients": fit.rows()}
         if isinstance(self, BinaryAnalysis):
             tables |= self.more(question, register, fit)
