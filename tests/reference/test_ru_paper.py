@@ -151,6 +151,22 @@ def test_case_1_variance_is_that_of_unmasked_data_whatever_lambda2(
 
 @many
 @given(levels, betas, variances, variances, sizes)
+def test_case_1_columns_are_jointly_normal_before_masking_and_after(
+    l2: float, beta: float, s2: float, e2: float, n: int
+) -> None:
+    population = NormalPopulation.regression(printed_4_6(beta, s2, e2), n, beta, math.sqrt(s2))
+    displayed = np.array([[s2, beta * s2], [beta * s2, beta**2 * s2 + e2]])
+    assert_allclose(population.covariance, displayed)
+    assert (*population.means, population.n) == ("x", "y", n)
+    mean = np.array([3.0, 1.0 + 3.0 * beta])
+    noise = KimNoise(columns=("x", "y"), lambda2=l2).noise(("x", "y"), displayed, population.schema)
+    model = NoiseModel(("x", "y"), mean, displayed, noise, n)
+    assert_allclose(model.released, (1 + l2) * displayed)
+    assert_allclose(model.mean, mean)
+
+
+@many
+@given(levels, betas, variances, variances, sizes)
 def test_4_3_to_4_6_slope_on_a_masked_independent_variable(
     l2: float, beta: float, s2: float, e2: float, n: int
 ) -> None:
