@@ -287,7 +287,7 @@ def test_thresholds_that_nothing_reaches_get_a_clear_answer() -> None:
         "infeasible: none of the recipes (kim_noise) reaches the threshold. Nearest is kim_noise at"
     )
     assert "kim_noise.lambda2 = 2" in reason
-    assert "where 1e-06 is allowed" in reason
+    assert "where 1 × 10⁻⁶ is allowed" in reason
     assert len(found.frontier()) > 1
 
 
