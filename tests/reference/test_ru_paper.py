@@ -350,7 +350,9 @@ def test_the_risk_of_a_salary_under_index_knowledge_is_one_over_the_variance_of_
 
 
 def test_0_2_at_222_thousandths_the_mean_absolute_error_is_5() -> None:
-    assert_allclose(math.sqrt(2 / math.pi) * math.sqrt(0.222002 * SALARY), 5, rtol=1e-5)  # E|N(0, s²)| = s √(2/π)
+    l2 = formulas.lambda2_for_error(5, SALARY, "mean absolute")
+    assert_allclose(l2, 0.222002, atol=5e-7)
+    assert_allclose(math.sqrt(2 / math.pi) * math.sqrt(l2 * SALARY), 5, rtol=1e-12)  # E|N(0, s²)| = s √(2/π)
 
 
 def test_0_3_no_lambda2_suffices_against_a_covariate_of_correlation_above_927() -> None:
@@ -408,6 +410,8 @@ def test_figure_2_does_not_depend_on_beta_and_sigma(l2: float, beta: float, sigm
     assert_allclose(xy**2 / (xx * yy), r2)
     gain = printed_4_7(l2, beta, r2, n) / printed_4_5_second(l2, beta, r2, n)
     assert_allclose(gain, printed_4_7(l2, 1, r2, n) / printed_4_5_second(l2, 1, r2, n))
+    ours = formulas.utility_slope_adjusted(l2, beta, r2, n) / formulas.utility_slope_case2(l2, beta, r2, n)
+    assert_allclose(ours, gain)
 
 
 def test_0_4_utility_of_the_plain_slope_rises_first_if_r2_is_below_a_half() -> None:
