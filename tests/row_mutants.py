@@ -252,6 +252,17 @@ def candidates(stand: dict[str, Any], number: int, seed: int) -> list[Mutant]:
     return mixed[:number]
 
 
+def mutable(stand: dict[str, Any]) -> bool:
+    """Return whether the row's function has anything to change, were it run."""
+    module, first, last = stand["place"]
+    text = (SOURCE / module).read_text(encoding="utf-8")
+    left_out = _left_out(ast.parse(text))
+    return any(
+        first <= m.start[0] <= last and not any(a <= m.start[0] <= b for a, b in left_out)
+        for m in mutants_of(module, text)
+    )
+
+
 def _left_out(tree: ast.Module) -> list[tuple[int, int]]:
     """Return the lines of refusals, which are no part of a paper, and of compiled functions, whose code is not exchanged."""
     lines = []
@@ -282,6 +293,8 @@ def attempt(claim: Claim, items: Sequence[pytest.Item], number: int, enough: int
         if killed == enough:
             break
     word = "noticed  " if killed else "unnoticed" if alive else "nothing  "
+    if word == "nothing  " and mutable(stand):
+        word = "not run  "
     skipped = f", {stand['skipped']} tests skipped" if stand["skipped"] else ""
     lines = [f"{word} {head}: {killed} of {killed + len(alive)} mutants killed{skipped}"]
     return "\n".join([*lines, *(f"    {m}" for m in alive)])

@@ -68,7 +68,7 @@ def test_lines_above_the_header_are_skipped_and_the_message_says_how_many_there_
     with pytest.raises(DataError, match="The header seems to stand in row 2: say skip=1"):
         Microdata.read(path, engine=engine)
     path.write_text("a,b\n1,2\n3\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"line 3 of .* has 1 cells, but the header has 2"):
+    with pytest.raises(DataError, match=r"line 3 of .* has 1 cell, but the header has 2"):
         Microdata.read(path, engine=engine)
     with pytest.raises(ParameterError, match="skip must be a whole number"):
         Microdata.read(path, engine=engine, skip="two")

@@ -30,7 +30,7 @@ from sfumato.formats.data_files import read_file, write_file
     [
         ("x.csv", b"", {}, "is empty: it has 0 bytes"),
         ("x.csv", b"  \n", {}, "holds no text, not even a header row"),
-        ("x.csv", b"a,b\n1,2\nSECRET\n", {}, r"line 3 of .*x\.csv has 1 cells, but the header has 2"),
+        ("x.csv", b"a,b\n1,2\nSECRET\n", {}, r"line 3 of .*x\.csv has 1 cell, but the header has 2"),
         ("x.csv", b'a,b\n1,"x\ny"\n3,SECRET,5\n', {}, r"line 4 of .*x\.csv has 3 cells"),
         ("x.csv", b'a,b\n1,"SECRET\n2,y\n', {}, r"line 2 of .*x\.csv has a quote that is not closed"),
         ("x.csv", b'a,b\n1,2\n3,"SECRET', {}, r"line 3 of .*x\.csv has a quote that is not closed"),

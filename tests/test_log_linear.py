@@ -450,3 +450,33 @@ def test_large_numbers_are_written_out_and_one_record_is_one() -> None:
     assert "e+" not in LogLinearRisk(fraction=0.99).score(made).words
     single = release(x=list("aaab"), y=list("uuvv"), z=list("ppqq"))
     assert "1 records" not in LogLinearRisk(interactions="main", fraction=0.5).score(single).words
+
+
+def mod_risk(sizes: NDArray[Any], lambdas: NDArray[Any], pi: float) -> float:
+    """Correct matches among unique records, by the lines of sdcMicro's modRisk(): the mean outside the file is (1 - π)λ̂."""
+    outside = (1 - pi) * lambdas[sizes == 1]
+    return float(((1 - np.exp(-outside)) / outside).sum())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mod_risk_of_sdcmicro_takes_fitted_counts_of_the_sample_for_those_of_the_population(seed: int) -> None:
+    """docs/howto/from-sdcmicro.md: its risks are too high; with its fitted counts divided by π they are these, and right."""
+    g, pi, persons = np.random.default_rng(seed), 0.1, 40_000
+    levels = [g.dirichlet(np.ones(k) * 2) for k in (12, 9, 8, 5)]
+    keys = {f"k{i}": g.choice(len(p), persons, p=p) for i, p in enumerate(levels)}
+    drawn = g.choice(persons, int(pi * persons), replace=False)
+    everybody, sample = pd.DataFrame(keys), pd.DataFrame(keys).iloc[drawn]
+    margins = [sample[k].value_counts() for k in keys]
+    cells = sample.groupby(list(keys)).size()
+    main = np.prod([m.loc[cells.index.get_level_values(k)] for k, m in zip(keys, margins, strict=True)], axis=0)
+    fitted_sample = main / len(sample) ** 3  # main effects in closed form: what glm() fits
+    unique = cells.index[cells == 1]
+    truth = float((1 / everybody.groupby(list(keys)).size().loc[unique]).sum())
+
+    score = LogLinearRisk(interactions="main", fraction=pi).score(
+        release(**{k: [f"{v:02d}" for v in sample[k]] for k in keys})
+    )
+    ours = score.value * len(sample)
+    assert mod_risk(cells.to_numpy(), fitted_sample / pi, pi) == pytest.approx(ours, rel=1e-6)
+    assert ours == pytest.approx(truth, rel=0.1)
+    assert mod_risk(cells.to_numpy(), fitted_sample, pi) > 2 * truth

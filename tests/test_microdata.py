@@ -474,7 +474,7 @@ def test_a_masked_answer_never_reads_as_a_code_for_no_answer(integer: bool):
 def test_records_without_any_value_are_left_out_of_a_csv_file_with_a_warning(tmp_path: Path, engine: str) -> None:
     path = tmp_path / "people.csv"
     path.write_text("age,sex\n30,f\n,\n41,\n,\n", "utf-8")
-    with pytest.warns(DataWarning, match=r"2 records have no value in any column, and are left out \(record 2, 4\)"):
+    with pytest.warns(DataWarning, match=r"2 records have no value in any column, and are left out \(records 2, 4\)"):
         data = Microdata.read(path, engine=engine)
     assert len(data) == 2
     assert data.batch(["age"]).numbers("age").tolist() == [30, 41]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,15 @@ WRONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "a slope on a constant": (ru_paper.variance_slope_case1, (1.0, 0.0, 100), "variance"),
     "nothing to explain": (ru_paper.r_squared, (0.0, 1.0, 0.0), "nothing to explain"),
     "a text for a correlation": (best_bivariate, ("a", 0.1, 0.1, 0.1), "rho"),
+    "a number beyond floats": (ru_paper.utility_mean, (0.1, 10**400, 10), "variance"),
+    "several numbers for one": (ru_paper.variance_slope_case1, ([0.1, 0.2], 1.0, 10), "residual"),
+    "a slope of 0 with something explained": (ru_paper.utility_slope_case3, (0.1, 0.0, 0.5, 10), "too near 0"),
+    "numbers too large together": (ru_paper.variance_slope_case3, (0.0, 7.0, 1e308, 7.0, 7), "too large"),
+    "several numbers for a variance": (SimpleRTA.from_sizes([40, 30], 0.5, 0.25).risk, ([1.0, 2.0],), "sigma2"),
+    "a text for a variance": (SimpleRTA.from_sizes([40, 30], 0.5, 0.25).utility, ("a",), "sigma2"),
+    "a threshold beyond floats": (SimpleRTA.from_sizes([40, 30], 0.5, 0.25).solve, (10**400,), "threshold"),
+    "sizes beyond floats": (SimpleRTA.from_sizes, ([10**400, 2], 0.5, 0.25), "sizes"),
+    "variances beyond floats": (SimpleRTA.from_sizes, ([1e308, 2], 10, 0.25), "finite"),
     "a text for a criterion": (best_bivariate, (0.5, 0.1, 0.1, "a"), "tau"),
 }
 
@@ -38,3 +48,10 @@ def test_arguments_without_a_meaning_are_refused_in_a_sentence(case: str) -> Non
 def test_a_cell_takes_numbers_of_numpy(kind: Any) -> None:
     cell = SimpleRTA.from_sizes([40, 30, 15], prior_cv=kind(1), base_cv=kind(0))
     assert cell.solve(kind(1)).parameters == {"sigma2": 0.0}
+
+
+def test_formulas_take_any_real_number_and_return_those_of_python() -> None:
+    assert ru_paper.r_squared(Fraction(1, 2), np.float32(4), True) == 0.5
+    mask = best_bivariate(np.float32(0.5), Fraction(3, 5), np.float64(0.2), np.float16(0.1))
+    assert {type(v) for v in (mask.a, mask.kept, mask.disclosed, mask.rho, mask.tau)} == {float}
+    assert mask.indifferent is False

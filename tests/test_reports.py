@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +17,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sfumato import Attribute, Draws, Microdata, Release, Role, Schema, ru_map
-from sfumato.contract import Figure, Section, TextTable
+from sfumato.charts.captions import short, tabled
+from sfumato.cli.console import shown
+from sfumato.contract import Figure, Score, Section, Side, TextTable
+from sfumato.contract.score import digits
 from sfumato.datasets import teachers
 from sfumato.errors import DataError
 from sfumato.maps import NormalPopulation, RUMap
@@ -86,6 +90,20 @@ def full(first: RUMap) -> str:
 
 
 # -- the page
+
+
+@pytest.mark.parametrize("show", [cell, digits, short, tabled, shown])
+def test_no_number_for_people_is_written_with_an_e(show: Callable[[float], str]) -> None:
+    for power in range(-300, 300, 7):
+        assert "e" not in show(2.13 * 10.0**power)
+    assert show(2.1e-13) == "2.1 × 10⁻¹³"
+    assert show(-2.1e-13) in ("-2.1 × 10⁻¹³", "−2.1 × 10⁻¹³")
+    assert show(4e18) == "4 × 10¹⁸"
+
+
+def test_a_score_is_told_without_an_e() -> None:
+    score = Score("risk", Side.RISK, 2.1e-13, "tiny", interval=(1e-14, 1.5e6))
+    assert str(score) == "risk: 2.1 × 10⁻¹³ (95 % interval 1 × 10⁻¹⁴ to 1,500,000); tiny"
 
 
 def test_the_page_stands_on_its_own(full: str) -> None:

@@ -138,6 +138,16 @@ def test_more_than_two_parameters_are_searched_with_optuna_and_refined() -> None
     assert found.choice.utilities[0].value == pytest.approx(1 - 0.1 * 3 * 0.25, abs=0.03)
 
 
+def test_points_of_many_parameters_that_cannot_be_judged_are_passed_over() -> None:
+    pytest.importorskip("optuna")
+    three = Recipe.of(a=IndependentNoise("salary"), b=IndependentNoise("income"), c=IndependentNoise("experience"))
+    use = MadeUpUse(lambda s: math.nan if s.get("c.lambda2", 0) > 0.1 else 1 - s.get("a.lambda2", 0) / 10)
+    risk = MadeUpRisk(lambda s: 1 / (1 + s.get("a.lambda2", 0)))
+    found = search(DATA, three, risk, use, 0.95, effort="quick", draws=1)
+    assert found.choice.feasible
+    assert found.choice.settings["c.lambda2"] <= 0.1
+
+
 def test_a_large_file_is_first_searched_in_part() -> None:
     data = teachers(EFFORTS["quick"].part * 4)
     found = search(data, [KimNoise(columns="salary"), RankSwap(columns="salary")], "salary", VarianceKept("salary"), 0.04,
@@ -277,7 +287,7 @@ def test_thresholds_that_nothing_reaches_get_a_clear_answer() -> None:
         "infeasible: none of the recipes (kim_noise) reaches the threshold. Nearest is kim_noise at"
     )
     assert "kim_noise.lambda2 = 2" in reason
-    assert "where 1e-06 is allowed" in reason
+    assert "where 1 × 10⁻⁶ is allowed" in reason
     assert len(found.frontier()) > 1
 
 

@@ -84,7 +84,7 @@ def test_where_nothing_is_safe_the_nearest_is_named(m: RUMap) -> None:
     assert not choice.feasible
     assert choice.method is None
     assert "leaf_noise (sd = 30)" in choice.reason
-    assert "where 1e-06 is allowed" in choice.reason
+    assert "where 1 × 10⁻⁶ is allowed" in choice.reason
 
 
 def test_the_same_seed_gives_the_same_map(t: Table) -> None:

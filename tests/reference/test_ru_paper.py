@@ -151,6 +151,22 @@ def test_case_1_variance_is_that_of_unmasked_data_whatever_lambda2(
 
 @many
 @given(levels, betas, variances, variances, sizes)
+def test_case_1_columns_are_jointly_normal_before_masking_and_after(
+    l2: float, beta: float, s2: float, e2: float, n: int
+) -> None:
+    population = NormalPopulation.regression(printed_4_6(beta, s2, e2), n, beta, math.sqrt(s2))
+    displayed = np.array([[s2, beta * s2], [beta * s2, beta**2 * s2 + e2]])
+    assert_allclose(population.covariance, displayed)
+    assert (*population.means, population.n) == ("x", "y", n)
+    mean = np.array([3.0, 1.0 + 3.0 * beta])
+    noise = KimNoise(columns=("x", "y"), lambda2=l2).noise(("x", "y"), displayed, population.schema)
+    model = NoiseModel(("x", "y"), mean, displayed, noise, n)
+    assert_allclose(model.released, (1 + l2) * displayed)
+    assert_allclose(model.mean, mean)
+
+
+@many
+@given(levels, betas, variances, variances, sizes)
 def test_4_3_to_4_6_slope_on_a_masked_independent_variable(
     l2: float, beta: float, s2: float, e2: float, n: int
 ) -> None:
@@ -334,7 +350,9 @@ def test_the_risk_of_a_salary_under_index_knowledge_is_one_over_the_variance_of_
 
 
 def test_0_2_at_222_thousandths_the_mean_absolute_error_is_5() -> None:
-    assert_allclose(math.sqrt(2 / math.pi) * math.sqrt(0.222002 * SALARY), 5, rtol=1e-5)  # E|N(0, s²)| = s √(2/π)
+    l2 = formulas.lambda2_for_error(5, SALARY, "mean absolute")
+    assert_allclose(l2, 0.222002, atol=5e-7)
+    assert_allclose(math.sqrt(2 / math.pi) * math.sqrt(l2 * SALARY), 5, rtol=1e-12)  # E|N(0, s²)| = s √(2/π)
 
 
 def test_0_3_no_lambda2_suffices_against_a_covariate_of_correlation_above_927() -> None:
@@ -392,6 +410,8 @@ def test_figure_2_does_not_depend_on_beta_and_sigma(l2: float, beta: float, sigm
     assert_allclose(xy**2 / (xx * yy), r2)
     gain = printed_4_7(l2, beta, r2, n) / printed_4_5_second(l2, beta, r2, n)
     assert_allclose(gain, printed_4_7(l2, 1, r2, n) / printed_4_5_second(l2, 1, r2, n))
+    ours = formulas.utility_slope_adjusted(l2, beta, r2, n) / formulas.utility_slope_case2(l2, beta, r2, n)
+    assert_allclose(ours, gain)
 
 
 def test_0_4_utility_of_the_plain_slope_rises_first_if_r2_is_below_a_half() -> None:

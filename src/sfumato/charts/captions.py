@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from sfumato.contract.score import digits
+
 _SYMBOLS = {"lambda2": "λ²"}
 _AXES = {"lambda2": "noise level λ²"}
 
@@ -41,15 +43,9 @@ def short(value: float) -> str:
     """Return a number with three significant digits, as a label shows it.
 
     >>> short(0.14133), short(26200), short(float("inf")), short(2.5e-8)
-    ('0.141', '26,200', '∞', '2.5e-08')
+    ('0.141', '26,200', '∞', '2.5 × 10⁻⁸')
     """
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if 1000 <= abs(value) < 1e7:
-        return f"{float(f'{value:.3g}'):,.0f}".replace("-", "−")
-    return f"{value:.3g}".replace("-", "−") if "e" not in f"{value:.3g}" else f"{value:.3g}"
+    return digits(value).replace("-", "−")
 
 
 def tabled(value: float) -> str:

@@ -492,9 +492,6 @@ def _one_line(cell: str) -> str:
     return " ".join(cell.split()) if "\n" in cell else cell
 
 
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
 def shown(value: object) -> str:
     """Return a cell for people: numbers with four digits, ∞ and – where there is none.
 
@@ -506,8 +503,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        number, _, power = digits(value, 4).partition("e")
-        return f"{number} × 10{str(int(power)).translate(_RAISED)}" if power else number
+        return digits(value, 4)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

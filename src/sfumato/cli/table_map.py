@@ -20,7 +20,7 @@ from sfumato.cli.options import (
 )
 from sfumato.cli.parse import note_rules, number, protections_of, settings, swept_over, thresholds, with_wishes
 from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
-from sfumato.errors import ParameterError, unknown_name
+from sfumato.errors import ParameterError, plural, unknown_name
 
 if TYPE_CHECKING:
     from sfumato.maps import Choice, RUMap
@@ -155,7 +155,8 @@ def _draw(
 
 def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:
     screen.say(
-        f"A table of {len(m.subject.table):,} cells, {len(m.points):,} points; random ones {m.replications:,} times."
+        f"A table of {plural(len(m.subject.table), 'cell')}, {plural(len(m.points), 'point')}; random ones "
+        f"{m.replications:,} times."
     )
     screen.say()
     columns = {"method": lambda point: point.family, "at": lambda point: point.at}

@@ -387,7 +387,7 @@ def subgroups(outcome: Release, column: str) -> Iterator[tuple[str, Release]]:
     if len(present) > MOST:
         raise NotApplicable(
             f"column '{column}' has {len(present):,} different values, too many for subgroups (at most {MOST}). "
-            "Recode it to fewer first."
+            "Name a column of fewer values; for a number, add one of groups to both files."
         )
     released = [_released(outcome, data, column, own, texts) for data in outcome.implicates]
     files = [data.batch().rows for data in (outcome.original, *outcome.implicates)]  # once: they may have to be fetched

@@ -56,9 +56,9 @@ class Score:
         interval = ""
         if self.interval is not None:
             low, high = self.interval
-            interval = f" ({100 * self.level:g} % interval {low:.4g} to {high:.4g})"
+            interval = f" ({100 * self.level:g} % interval {digits(low, 4)} to {digits(high, 4)})"
         variant = f" [{self.variant}]" if self.variant else ""
-        return f"{self.measure}{variant}: {self.value:.4g}{interval}; {self.words}"
+        return f"{self.measure}{variant}: {digits(self.value, 4)}{interval}; {self.words}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what may be written for machines; the per-record vector is not in it. Infinity is the text "inf"."""
@@ -82,14 +82,20 @@ def digits(value: float, count: int = 3) -> str:
     """Return a number for people: `count` significant digits, thousands apart, ∞ and – where there is none.
 
     >>> digits(5.0149), digits(11_093_000.0), digits(8.1e-15), digits(float("inf"))
-    ('5.01', '11,100,000', '8.1e-15', '∞')
+    ('5.01', '11,100,000', '8.1 × 10⁻¹⁵', '∞')
     """
     if math.isnan(value):
         return "–"
     if not math.isfinite(value):
         return "∞" if value > 0 else "−∞"
     rounded = float(f"{value:.{count}g}")
-    return f"{rounded:,.0f}" if 10.0**count <= abs(rounded) < 1e15 else f"{rounded:.{count}g}"
+    if 10.0**count <= abs(rounded) < 1e15:
+        return f"{rounded:,.0f}"
+    figures, _, power = f"{rounded:.{count}g}".partition("e")
+    return f"{figures} × 10{str(int(power)).translate(_RAISED)}" if power else figures
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ _TOTAL = re.compile(
 )
 _LEAST = 10
 """In a file of fewer rows only empty ones are no records."""
+_LONGEST = 1_000_000
+"""The most rows that a range names."""
 _MANY = 200
 """Rows with gaps that are compared with sums of the others, one by one."""
 
@@ -40,7 +42,7 @@ class RowChoice:
     Parameters
     ----------
     leave_out
-        Numbers of rows to leave out, counted from 1 below the header.
+        Numbers of rows to leave out, counted from 1 below the header; a text may name a range, such as 732-801.
     stray
         Whether rows that are no records are left out, too.
     """
@@ -50,15 +52,17 @@ class RowChoice:
 
     @classmethod
     def of(cls, leave_out: Any, all_records: Any) -> RowChoice:
-        """Make it from options of reading: numbers, or texts of numbers; yes, no, True or False."""
+        """Make it from options of reading: numbers, or texts of numbers and of ranges; yes, no, True or False."""
+        named = [leave_out] if isinstance(leave_out, int | str) else leave_out
         try:
-            rows = frozenset(int(row) for row in ([leave_out] if isinstance(leave_out, int | str) else leave_out))
+            ranges = [_first_and_last(row) for row in named]
         except (TypeError, ValueError):
-            rows = frozenset({0})
-        if any(row < 1 for row in rows):
+            ranges = [(0, 0)]
+        if any(not (1 <= first <= last and last - first < _LONGEST) for first, last in ranges):
             raise ParameterError(
-                "leave_out takes numbers of records, counted from 1: leave_out=732 or leave_out=732,733."
+                "leave_out takes numbers of records, counted from 1: leave_out=732, leave_out=732,733 or leave_out=732-801."
             )
+        rows = frozenset(row for first, last in ranges for row in range(first, last + 1))
         keep = {"yes": True, "no": False, "true": True, "false": False}.get(str(all_records).lower())
         if keep is None:
             raise ParameterError("all_records takes yes or no.")
@@ -70,6 +74,23 @@ class RowChoice:
             raise ParameterError(
                 f"leave_out and all_records are for CSV and Excel files; {Path(path).name} is neither."
             )
+
+
+def _first_and_last(row: Any) -> tuple[int, int]:
+    """Return the ends of "732-801", or a single number twice."""
+    first, to, last = row.partition("-") if isinstance(row, str) else (row, "", "")
+    return int(first), int(last if to else first)
+
+
+def _ranges(rows: list[int]) -> str:
+    """Return numbers in rising order as `leave_out` takes them.
+
+    >>> _ranges([3, 7, 8, 9, 12, 13])
+    '3,7-9,12-13'
+    """
+    starts = [i for i, row in enumerate(rows) if not i or rows[i - 1] != row - 1]
+    ends = [*(i - 1 for i in starts[1:]), len(rows) - 1]
+    return ",".join(str(rows[a]) if a == b else f"{rows[a]}-{rows[b]}" for a, b in zip(starts, ends, strict=True))
 
 
 def proper_records(tables: Iterable[pa.Table], path: str | Path, choice: RowChoice) -> Iterator[pa.Table]:
@@ -102,7 +123,7 @@ def _warn(path: str | Path, what: str, numbers: list[int], then: str, how: str) 
     one, several = what.split("|")
     which = join_names([f"{row:,}" for row in numbers], 5)
     says = f"1 record {one}" if len(numbers) == 1 else f"{len(numbers):,} records {several}"
-    warnings.warn(f"{path}: {says}{then} (record {which}).{how}", DataWarning, stacklevel=4)
+    warnings.warn(f"{path}: {says}{then} (record{'s' * (len(numbers) > 1)} {which}).{how}", DataWarning, stacklevel=4)
 
 
 def _stray(table: pa.Table) -> dict[str, Flags]:
@@ -131,8 +152,8 @@ def name_doubtful(table: pa.Table, path: str | Path, choice: RowChoice) -> None:
     for what, flags in ((_ADDS_UP, sums), (_REPEATS, _repeated(table) & ~sums)):
         if flags.any():
             rows = numbers[flags].tolist()
-            listed = ",".join(map(str, rows[:20])) + (",..." if len(rows) > 20 else "")
-            _warn(path, what, rows, "", f" If they are no records of their own, read the file with leave_out={listed}")
+            one = "it is no record of its" if len(rows) == 1 else "they are no records of their"
+            _warn(path, what, rows, "", f" If {one} own, read the file with leave_out={_ranges(rows)}")
 
 
 def _valid(column: Any) -> Flags:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import DataError, ParameterError, plural
 from sfumato.formats.contents import FileContents, checked_header, chosen, plain, refuse_kinds, whole_number
 from sfumato.lazy import pa, pc
 
@@ -573,7 +573,7 @@ def _first_problem(dialect: CSVDialect) -> Exception | None:
                         else ""
                     )
                     return DataError(
-                        f"line {line} of {path} has {len(row)} cells, but the header has {width} (the separator is "
+                        f"line {line} of {path} has {plural(len(row), 'cell')}, but the header has {width} (the separator is "
                         f"{_shown(dialect.separator)}). A cell that holds the separator must stand in quotes; "
                         f"another separator can be given with separator=.{title}"
                     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.contract.parameters import Parameter
-from sfumato.contract.score import Score, Side, number
+from sfumato.contract.score import Score, Side, digits, number
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.maps.replication import Settings
 
@@ -394,7 +394,8 @@ class Refinement:
         m, least = self.m, self.task.nearest
         what = "upper limit of the risk" if m.replications else "risk"
         limits = ", ".join(
-            f"{m.limit(i, least):.4g} for {m.titles[i]}, where {r:.4g} is allowed" for i, r in self.task.limits.items()
+            f"{digits(m.limit(i, least), 4)} for {m.titles[i]}, where {digits(r, 4)} is allowed"
+            for i, r in self.task.limits.items()
         )
         closest = f"The smallest {what}, at {m.points[least].at}, is {limits}."
         more = self._beyond() if len(m.parameters) == 1 else ""

@@ -30,7 +30,7 @@ def optuna_sampler(judge: Judge, count: int, seed: int) -> Callable[[Family, Cal
             verdict = judge.verdict(trial(point))
             fine = verdict.gain > float("-inf")
             study.tell(draw, [verdict.excess, verdict.gain] if fine else None,
-                       state=None if fine else optuna.draw.TrialState.FAIL)  # fmt: skip
+                       state=None if fine else optuna.trial.TrialState.FAIL)  # fmt: skip
 
     return sample
 

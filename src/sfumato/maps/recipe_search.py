@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sfumato.contract import Draws, Holdout, Measure, Side, Snooper
 from sfumato.data.microdata import Microdata
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural
 from sfumato.maps.judge import Judge, PointVerdict, against, anchors_of, scenarios_of, thresholds_of
 from sfumato.maps.race import EFFORTS, Effort, Race, calibration, load_optuna, optuna_sampler, parts_of
 from sfumato.maps.rumap import RUMap, applicable, measures_of, titles
@@ -161,7 +161,7 @@ class _RecipeSearch:
         """Look at every family that is left, on a part with `records` records, and refine; return those that could be judged."""
         whole = number == len(self.parts) - 1
         what = "the whole file" if whole else f"{records:,} records"
-        self._begin(f"Looking at {len(left)} recipes on {what}", sum(self._planned(f, number) for f in left))
+        self._begin(f"Looking at {plural(len(left), 'recipe')} on {what}", sum(self._planned(f, number) for f in left))
         fit = []
         for family in left:
             if number == 0 or not self.race.seen(family, self.parts[number - 1]):
@@ -172,10 +172,10 @@ class _RecipeSearch:
                 fit.append(family)
                 if not whole:
                     self.race.refine(family, records, self.effort.first, scale)
-        if whole:
+        if whole and fit:
             for count, points in self.effort.rounds:
                 best = self._ranked(fit, count)
-                self._begin(f"Refining {len(best)} recipes on {what}", len(best) * points)
+                self._begin(f"Refining {plural(len(best), 'recipe')} on {what}", len(best) * points)
                 for family in best:
                     self.race.refine(family, records, points)
         return fit

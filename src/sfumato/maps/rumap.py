@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from sfumato import charts
 from sfumato.contract import Draws, Holdout, Mask, Measure, Recipe, Release, Score, Section, Side, Snooper
-from sfumato.contract.score import number
+from sfumato.contract.score import digits, number
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, RecipeError, unknown_name
 from sfumato.lazy import pd
@@ -129,7 +129,7 @@ class MapSubject(ABC):
         """Say that nothing is safe enough, and what comes nearest."""
         m, nearest = task.map, task.nearest
         shown = ", ".join(
-            f"{m.measures[i].label()} {m.estimate(i, nearest)[0]:.4g}, where {limit:.4g} is allowed"
+            f"{m.measures[i].label()} {digits(m.estimate(i, nearest)[0], 4)}, where {digits(limit, 4)} is allowed"
             for i, limit in task.limits.items()
         )
         point = m.points[nearest]

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from sfumato.charts.captions import counted
 from sfumato.contract import Figure, Measure, Score, Section, Side, Snooper
+from sfumato.contract.score import digits
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError, join_names, unknown_name
 from sfumato.lazy import pd
@@ -279,7 +280,8 @@ class SearchSubject(MapSubject):
         fresh_first = [j for j in judged if j[1].seen.fresh] or judged
         _, point = min(fresh_first, key=lambda j: j[0].excess)
         closest = ", and ".join(
-            f"{self.names[i]} stays below {self.limit(i, point):.4g} in 95 % of the releases, where {r:.4g} is allowed"
+            f"{self.names[i]} stays below {digits(self.limit(i, point), 4)} in 95 % of the releases, where {digits(r, 4)} is "
+            "allowed"
             for i, r in judge.thresholds.items()
         )
         settings = f" at {point.at}" if point.settings else ""

@@ -15,7 +15,7 @@ from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.data import Kind
 from sfumato.data.microdata import Batch, Microdata, by_level
-from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, refuse_unknown
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, refuse_unknown
 from sfumato.kernels.classes import centres, classes, consecutive, consecutive_within, number_codes
 from sfumato.kernels.moments import is_constant, principal_axes
 from sfumato.masks.column_settings import numeric_columns
@@ -153,9 +153,9 @@ class Microaggregation(Mask, abstract=True):
             whose = _whose(names[0], batch.schema)
             if self.rare == "refuse" or (lonely | unknown).all():
                 raise DataError(
-                    f"{count:,} {whose} have fewer than k = {self.k} {whose} in their stratum with the same columns answered "
-                    f"among {join_names(names)}. Lower k, use coarser strata or fewer columns"
-                    + (", or set rare = 'suppress'." if self.rare == "refuse" else ".")
+                    f"{plural(count, whose.removesuffix('s'))} {'has' if count == 1 else 'have'} fewer than k = {self.k} {whose} in "
+                    f"their stratum with the same columns answered among {join_names(names)}. Lower k, use coarser strata or "
+                    "fewer columns" + (", or set rare = 'suppress'." if self.rare == "refuse" else ".")
                 )
         labels = np.full(len(first), -1, np.int64)
         rows = np.flatnonzero(~(unknown | lonely))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -125,8 +126,16 @@ def numbers(given: Any, name: str) -> Numbers:
     """Return what was given as an array of numbers; refuse text, and rows of different lengths."""
     try:
         return np.array(given, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{name} must be numbers: one, or rows of equally many.") from None
+
+
+def real(value: object) -> float:
+    """Return a single number of Python or NumPy as a float; NaN for whatever else."""
+    try:
+        return float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def square(S: ArrayLike, name: str) -> Numbers:
@@ -394,7 +403,7 @@ def below(value: float, tau: float) -> bool:
 
 def check_threshold(tau: float, kind: str = "") -> float:
     """Return a threshold as a number; variances have thresholds from 0 upwards, logarithms may have any."""
-    if isinstance(tau, bool) or not isinstance(tau, int | float | np.floating | np.integer) or math.isnan(tau):
+    if isinstance(tau, bool) or math.isnan(real(tau)):
         raise ParameterError("the threshold tau must be a number.")
     if kind != "log" and tau < 0:
         raise ParameterError(

@@ -16,6 +16,7 @@ from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, refuse_unknown
 from sfumato.lazy import linalg, optimize
 from sfumato.maps import NormalPopulation, ru_map
+from sfumato.papers.conditional import real
 from sfumato.papers.disclosure_model import (
     AddedNoise,
     DisclosureMethod,
@@ -307,7 +308,7 @@ class Problem:
     draws: Draws | int | None = None
 
     def __post_init__(self) -> None:
-        check_threshold(self.r)
+        object.__setattr__(self, "r", check_threshold(self.r))
         if isinstance(self.method, Mask | Recipe):
             if self.data is None or self.over is None:
                 raise ParameterError(
@@ -421,10 +422,11 @@ class Problem:
         return Solution(dict(choice.settings), pair[0], pair[1], self.r, None, choice.reason)
 
 
-def check_threshold(r: float) -> None:
-    """Refuse a threshold that no risk is compared with."""
-    if isinstance(r, bool) or not (isinstance(r, int | float | np.number) and 0 < r < math.inf):
+def check_threshold(r: float) -> float:
+    """Return a threshold as a float; refuse one that no risk is compared with."""
+    if isinstance(r, bool) or not 0 < real(r) < math.inf:
         raise ParameterError("the risk threshold r must be a number above 0.")
+    return real(r)
 
 
 def _bracketed(excess: Callable[[float], float], low: float, high: float) -> float:

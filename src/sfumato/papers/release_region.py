@@ -22,6 +22,7 @@ from sfumato.papers.conditional import (
     check_flat,
     check_threshold,
     numbers,
+    real,
     square,
     whiten,
 )
@@ -108,8 +109,8 @@ def best_bivariate(rho: float, rho1: float, rho2: float, tau: float) -> Bivariat
     >>> best_bivariate(rho=-0.5, rho1=0.0, rho2=0.0, tau=0.1).a
     -1.0
     """
+    facts = rho, rho1, rho2, tau = real(rho), real(rho1), real(rho2), real(tau)
     _check(rho, rho1, rho2, tau)
-    facts = (rho, rho1, rho2, tau)
     sign = -1.0 if rho < 0 else 1.0
     if abs(rho) == 1.0:  # X₂ = ±X₁: either all is released, or nothing, by a mask that cancels them
         return _mask(1.0, sign if below(rho1 * rho1, tau) else -sign, True, facts)
@@ -135,9 +136,9 @@ def _mask(a: float, b: float, attained: bool, facts: tuple[float, float, float, 
 
 def _check(rho: float, rho1: float, rho2: float, tau: float) -> None:
     for name, value in (("rho", rho), ("rho1", rho1), ("rho2", rho2)):
-        if not (isinstance(value, int | float | np.number) and -1 <= value <= 1):
+        if not -1 <= value <= 1:
             raise ParameterError(f"{name} must be a correlation, from -1 to 1.")
-    if not (isinstance(tau, int | float | np.number) and 0 < tau < math.inf):
+    if not 0 < tau < math.inf:
         raise ParameterError(
             "tau must be a number above 0: no mask satisfies the strict criterion 'explained variance < 0', not even one that "
             "releases nothing."

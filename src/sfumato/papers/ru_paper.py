@@ -40,26 +40,38 @@ T = TypeVar("T")
 
 
 def _checked(formula: Callable[P, T]) -> Callable[P, T]:
-    """Refuse arguments for which a formula has no meaning; a slope needs a variance above 0."""
+    """Refuse arguments for which a formula has no meaning, and make the others floats; a slope needs a variance above 0."""
     signature = inspect.signature(formula)
 
     @wraps(formula)
     def check(*args: P.args, **kwargs: P.kwargs) -> T:
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if name not in _LIMITS:
-                continue
-            allowed, holds = _LIMITS[name]
-            try:
-                x = _array(value)
-            except (TypeError, ValueError):
-                x = np.array(np.nan)
-            if not (np.all(np.isfinite(x)) and np.all(holds(x))):
-                raise ParameterError(f"{name} must be {allowed}.")
+        bound = signature.bind(*args, **kwargs)
+        for name in bound.arguments.keys() & _LIMITS.keys():
+            several = signature.parameters[name].annotation == "ArrayLike"
+            bound.arguments[name] = x = _allowed(name, bound.arguments[name], several)
             if name == "variance" and "slope" in formula.__name__ and not np.all(x > 0):
                 raise ParameterError("variance must be a number above 0: a column that is constant has no slope.")
-        return formula(*args, **kwargs)
+        try:
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                return formula(*bound.args, **bound.kwargs)
+        except ArithmeticError:
+            raise ParameterError(
+                f"{formula.__name__} cannot be computed: these numbers are too large, or too near 0, together."
+            ) from None
 
     return check
+
+
+def _allowed(name: str, value: Any, several: bool) -> Any:
+    """Return an argument as a float, or as an array where there may be several."""
+    allowed, holds = _LIMITS[name]
+    try:
+        x = _array(value)
+    except (TypeError, ValueError, OverflowError):
+        x = np.array(np.nan)
+    if not (np.all(np.isfinite(x)) and np.all(holds(x)) and (several or not x.ndim)):
+        raise ParameterError(f"{name} must be {allowed}.")
+    return x if several else float(x)
 
 
 def _array(value: Any) -> Numbers:

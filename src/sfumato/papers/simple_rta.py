@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.contract.draws import Draws
 from sfumato.errors import ParameterError
-from sfumato.papers.conditional import numbers
+from sfumato.papers.conditional import numbers, real
 from sfumato.papers.disclosure_model import AddedNoise, Linear, Normal, Target, User
 from sfumato.papers.disclosure_problem import NoSolution, Problem, Solution, check_threshold
 from sfumato.papers.uncertainty import Certainty, Posterior, Risk, Utility, posterior
@@ -83,9 +83,10 @@ class SimpleRTA:
         if s.ndim != 1 or not np.isfinite(s).all():
             raise ParameterError("sizes must be a list of finite numbers, one for each contributor.")
         for name, cv in (("prior_cv", prior_cv), ("base_cv", base_cv)):
-            if not (isinstance(cv, int | float | np.number) and 0 <= cv < math.inf):
-                raise ParameterError(f"{name} must be a number of at least 0; got {cv}.")
-        return cls((prior_cv * s) ** 2, (base_cv * s) ** 2, own=True)
+            if not 0 <= real(cv) < math.inf:
+                raise ParameterError(f"{name} must be a number of at least 0.")
+        with np.errstate(over="ignore"):  # variances that are not finite are refused
+            return cls((real(prior_cv) * s) ** 2, (real(base_cv) * s) ** 2, own=True)
 
     @property
     def contributors(self) -> int:
@@ -101,9 +102,10 @@ class SimpleRTA:
         largest r_h⁴/(r_h² - w_h²) matter (ERRATA 3.3, 3.7). No solution if v_gh² ≤ w_h²/r for some w_h > 0 (ERRATA 3.10). To
         publish a rounded σ², round up: 77 in place of 77.08333 breaks the constraint (ERRATA 3.2).
         """
-        check_threshold(r)
+        r = check_threshold(r)
         guarded = self.base > 0
-        known = self.prior <= self.base / r
+        with np.errstate(over="ignore"):
+            known = self.prior <= self.base / r
         if (known & guarded).any():
             return NoSolution(tuple(self._failing(known & guarded)), r, "however large sigma2 is")
         sigma2, g, h = self._own_level(r) if self.own else self._level(r)
@@ -113,7 +115,7 @@ class SimpleRTA:
 
     def _needed(self, variance: Numbers, r: float) -> Numbers:
         """Return v⁴/(v² - w²/r) by contributor, minus infinity where nothing is to be guarded."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.where(self.base > 0, variance**2 / (variance - self.base / r), -np.inf)
 
     def _level(self, r: float) -> tuple[float, int, int]:
@@ -138,7 +140,8 @@ class SimpleRTA:
     def utility(self, sigma2: float) -> Certainty:
         """Return U(σ²): infinite at σ² = 0, where the total is known exactly (ERRATA 3.12)."""
         totals = self._totals()
-        left = np.where(totals > 0, _ratio(totals * _checked(sigma2), totals + sigma2), 0.0)
+        added = _checked(sigma2)
+        left = np.where(totals > 0, _ratio(totals * added, totals + added), 0.0)
         ratio = _ratio(np.full(len(totals), self.base.sum()), left)  # NaN where both are zero: left out
         if np.isnan(ratio).all():
             return Certainty(math.inf, TOTAL, "", math.inf, math.inf, "every ratio is 0/0 and left out")
@@ -242,9 +245,9 @@ def _contribution(h: int) -> str:
 
 
 def _checked(sigma2: float) -> float:
-    if not 0 <= sigma2 < math.inf:
-        raise ParameterError(f"sigma2 must be a number of at least 0; got {sigma2:g}.")
-    return sigma2
+    if not 0 <= (added := real(sigma2)) < math.inf:
+        raise ParameterError("sigma2 must be a number of at least 0.")
+    return added
 
 
 def _ratio(a: Numbers, b: Numbers) -> Numbers:

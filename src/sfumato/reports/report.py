@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from sfumato.charts.theme import to_svg
-from sfumato.contract.score import Figure, Section, TextTable, number
+from sfumato.contract.score import Figure, Section, TextTable, digits, number
 from sfumato.errors import DataError, MissingExtra, missing_extra
 from sfumato.files import publishing, whole_file
 from sfumato.version import VERSION
@@ -218,7 +218,7 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return digits(value, 4) if isinstance(value, float) else str(value)
 
 
 def breakable(text: str) -> Any:
