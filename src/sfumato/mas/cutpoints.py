@@ -114,7 +114,7 @@ class ValueCounts:
         return EXACT_COUNTS
 
 
-EXACT_COUNTS = "exact counts"
+EXACT_COUNTS = "exact"
 _SURE = 2.0
 """A bin of noisy counts holds d if it does so after this many standard deviations of its noise are taken off."""
 _EMPTY = 3.0
@@ -189,7 +189,7 @@ class NoisyCounts(ValueCounts):
     @property
     @override
     def source(self) -> str:
-        return f"noisy counts {self.digest}".rstrip()
+        return f"noisy {self.digest}".rstrip()
 
 
 def numbers_of(values: Any) -> Numbers:
@@ -258,8 +258,8 @@ class Cutpoints:
     """The smallest possible value, where everybody knows it; never taken from the data."""
     high: float | None = None
     source: str = field(default="", compare=False)
-    """The counts that the edges were computed from: "exact counts", or "noisy counts" and a digest of them; "" if the custodian
-    gave the edges."""
+    """The counts that edges were computed from: "exact" ones, or "noisy" ones and a digest of these; "" if the custodian gave the
+    edges."""
     counts: tuple[int, ...] | None = field(default=None, repr=False, compare=False)
     """Observations in each bin when the edges were computed; confidential, None after a round trip through a file."""
     missing: int | None = field(default=None, repr=False, compare=False)

@@ -561,9 +561,9 @@ class Registration:
             )
         if names := self.without_word:
             found.append(
-                f"Nothing is told of whether anybody has no value of {join_names(names)}, or a level that the schema does not list: "
-                f"there are levels '{MISSING}' and '{OTHER_LEVELS}' in any case. Where everybody may know that nobody has, list the "
-                "levels in the schema (labels), and say complete=['income']."
+                f"Nothing is told of whether anybody has no value of {join_names(names)}: there is a level '{MISSING}' in any case, "
+                f"which also takes levels of very few records that the schema does not list. Where everybody may know that nobody "
+                "has, list the levels in the schema (labels), and say complete=['income']."
             )
         if names := self.plan.exactly_cut:
             found.append(
@@ -574,7 +574,7 @@ class Registration:
 
     @property
     def without_word(self) -> tuple[str, ...]:
-        """Confidential variables that nobody called complete: users are told that gaps and other levels may exist."""
+        """Confidential variables that nobody called complete: users are told that gaps may exist."""
         return tuple(n for n, mark in self.marks.items() if mark == "confidential" and n not in self.complete)
 
     def __str__(self) -> str:

@@ -301,19 +301,30 @@ class PublicFacts:
         """Return noisy counts of the levels of a variable."""
         return self._noisy(variable, variable.codes, len(variable.levels), "shares")
 
+    def grouped(self, variable: Variable, groups: Mapping[str, Sequence[int]]) -> Numbers:
+        """Return noisy counts of groups of levels, by the names of the groups; the noise belongs to the name.
+
+        So a level that is a group of its own has the same number, whatever else is grouped.
+        """
+        cases = " ".join(f"WHEN {i} THEN {place}" for place, group in enumerate(groups.values()) for i in group)
+        return self._noisy(variable, f"CASE {variable.codes} {cases} END", len(groups), "levels", names=list(groups))
+
     def _shares(self, noisy: Numbers) -> tuple[float, ...]:
         """Return shares from noisy counts; none is below what the noise would hide."""
         counts = np.maximum(noisy, self.sd)
         return tuple(float(f"{share:.4g}") for share in counts / counts.sum())
 
-    def _noisy(self, variable: Variable, code: str, bins: int, purpose: str, words: str = "") -> Numbers:
-        """Return the counts of bins with noise; `words` say where they end: other bins have other noise."""
+    def _noisy(
+        self, variable: Variable, code: str, bins: int, purpose: str, words: str = "", names: Sequence[str] = ()
+    ) -> Numbers:
+        """Return the counts of bins with noise; `words` say where they end: other bins have other noise. So have other names."""
         found = self.warehouse.ask(f"SELECT {code} AS bin, count(*) AS n FROM records GROUP BY {code}")  # noqa: S608 - ours
         counts = np.zeros(bins)
         counts[np.asarray(found["bin"], np.int64)] = found["n"]
         name = variable.name
         self.told[name] = self.told.get(name, 0) + 1
-        keys = [f"{name}/{self.contents.get(name, '')}/{self.n}/{words}/{i}".encode() for i in range(bins)]
+        about = f"{name}/{self.contents.get(name, '')}/{self.n}/{words}"
+        keys = [f"{about}/{one}".encode() for one in names or range(bins)]
         return counts + self.sd * self.secret.normals(keys, f"frozen {purpose}")
 
     def value_counts(
@@ -533,13 +544,12 @@ _SHOWN = 4.5
 
 def public_levels(
     data: Microdata, variables: Sequence[Variable], recodes: Sequence[LevelRecode], facts: PublicFacts | None
-) -> tuple[tuple[Variable, ...], dict[str, Numbers]]:  # fmt: skip
+) -> tuple[tuple[Variable, ...], dict[str, Numbers]]:
     """Return the variables with the levels that users see, and the noisy counts of those of confidential ones.
 
     Levels that fewer than 20 records have become one, `other levels`; those that a recode names stay. Of a known variable one level
     stays at least. Confidential variables come with all levels that records may have, and are judged by noisy counts, which are
-    charged with the other facts. They have "other levels" and "missing" unless they are complete: that a level or a gap exists is
-    told by nothing else.
+    charged with the other facts.
     """
     used = [v for v in variables if v.levels and v.cutpoints is None and v.base is None]
     exact = level_counts(data, [v for v in used if v.known])
@@ -548,25 +558,51 @@ def public_levels(
     for v in used:
         attribute = data.schema[v.name]
         named = {t for r in recodes if r.of == v.name for texts in r.groups.values() for t in texts}
-        listed = listed_levels(attribute)
-        counts = exact[v.name] if v.known or facts is None else facts.levels_of(v)
-        least = RARE if facts is None else max(RARE, facts.together + _SHOWN * facts.sd)
-        apart, names = (OTHER_LEVELS, MISSING), [{level, attribute.labels.get(level)} for level in v.levels]
-        stay = [
-            i for i, n in enumerate(counts) if v.levels[i] not in apart
-            and (n >= (RARE if v.known or v.levels[i] in listed else least) or named & names[i])
-        ]  # fmt: skip
-        rest = [i for i in range(len(v.levels)) if i not in stay and v.levels[i] != MISSING]
-        gone = MISSING in v.levels
-        if v.known and not (rest and (stay or gone) and OTHER_LEVELS not in v.levels):
+        kept = [i for i, level in enumerate(v.levels) if named & {level, attribute.labels.get(level)}]
+        if facts is not None and not v.known:
+            levels, noisy[v.name] = _levels_by_noise(v, listed_levels(attribute), kept, facts)
+        elif v.known and OTHER_LEVELS not in v.levels:
+            levels = _levels_by_counts(v, kept, exact[v.name])
+        else:
             continue
-        other = [OTHER_LEVELS] if rest else []
-        levels = (*(v.levels[i] for i in stay), *other, *([MISSING] if gone else []))
         made[v.name] = replace(v, levels=levels, words=level_words(levels, attribute))
-        if not v.known:
-            parts = [*([i] for i in stay), *([rest] if rest else []), *([[len(v.levels) - 1]] if gone else [])]
-            noisy[v.name] = np.array([counts[part].sum() for part in parts])
     return with_recodes([made.get(v.name, v) for v in variables if v.base is None], recodes), noisy
+
+
+def _levels_by_counts(variable: Variable, kept: Sequence[int], counts: Numbers) -> tuple[str, ...]:
+    """Return the levels of a known variable; those of few records are one."""
+    levels = variable.levels
+    rare = [i for i, n in enumerate(counts) if n < RARE and levels[i] != MISSING and i not in kept]
+    if not rare or len(rare) == len(levels):
+        return levels
+    stay = [level for i, level in enumerate(levels) if i not in rare and level != MISSING]
+    return (*stay, OTHER_LEVELS, *([MISSING] if MISSING in levels else []))
+
+
+def _levels_by_noise(
+    variable: Variable, listed: Sequence[str], kept: Sequence[int], facts: PublicFacts
+) -> tuple[tuple[str, ...], Numbers]:
+    """Return the levels of a confidential variable, and their noisy counts.
+
+    A level that the schema lists is shown from 20 records on; one that only the file has, from so many that nobody's own level is.
+    The rest is one level; where that is small, it counts as missing. Whether anybody has a level of the rest, or none, is not told:
+    "missing" is always there, unless the variable is complete.
+    """
+    levels, least = variable.levels, max(RARE, facts.together + _SHOWN * facts.sd)
+    counts = facts.grouped(variable, {level: [i] for i, level in enumerate(levels)})
+    apart = [i for i, level in enumerate(levels) if level in (OTHER_LEVELS, MISSING)]
+    stay = [
+        i for i, level in enumerate(levels)
+        if i not in apart and (i in kept or counts[i] >= (RARE if level in listed else least))
+    ]  # fmt: skip
+    rest = [i for i in range(len(levels)) if i not in stay and levels[i] != MISSING]
+    groups = {levels[i]: [i] for i in stay} | ({OTHER_LEVELS: rest} if rest else {})
+    groups |= {MISSING: [len(levels) - 1]} if MISSING in levels else {}
+    found = facts.grouped(variable, groups)
+    if rest and MISSING in levels and found[-2] < least:
+        del groups[OTHER_LEVELS]
+        found = np.r_[found[:-2], found[-2] + found[-1]]
+    return tuple(groups), found
 
 
 # --- order statistic

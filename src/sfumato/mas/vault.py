@@ -371,7 +371,7 @@ class Vault:
             Whether users see the names of levels that fewer than 20 records have; by default these become one level.
         complete
             Confidential variables of which every record has a value, and one of the levels that the schema lists, as everybody may
-            know. All others have the levels "missing" and "other levels", whether anybody has them or not.
+            know. All others have the level "missing", whether any record has it or not.
         """
         check_name(name)
         described, said = described_by(schema, lambda: columns_of(data))
