@@ -85,7 +85,7 @@ def all_changes(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the file with every change of one person, each of another person."""
     for values in (
         {"income": 9_876_543.0, "debt": 1e7}, {"income": np.nan, "sick": None, "code": np.nan}, {"sick": "perhaps", "code": 7.0},
-        {"income": -300.5}, {"sick": "missing", "job": "other levels"}, {"job": "pilot"},
+        {"income": -300.5}, {"code": 1.0, "job": "other levels"}, {"job": "pilot"},
     ):  # fmt: skip
         frame = changed(len("".join(values)) + 70, **values)(frame)
     return frame

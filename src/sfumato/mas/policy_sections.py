@@ -95,12 +95,12 @@ def standing_section(standing: UsageReport) -> Section:
         f"{counted(len(standing.users), 'user')} asked {counted(asked, 'question')}, dry runs among them.",
         f"{refused:,} of them were refused, and {errors:,} made no sense.",
     ]
-    said.append(_told(standing))
     if standing.exact:
         said.append(
             "The custodian let these facts of confidential variables be read off exact counts when the data set was frozen, and no "
             f"account holds what they tell: {'; '.join(standing.exact)}."
         )
+    said.append(_told(standing))
     content = []
     if standing.alerts:
         number = counted(len(standing.alerts), "question")
