@@ -102,8 +102,9 @@ class DatasetPlan:
         """Confidential variables whose cutpoints were chosen from exact counts."""
         marks = schema_marks(self.data.schema)
         return tuple(
-            n for n, cut in self.cutpoints.items() if cut.source == EXACT_COUNTS and marks.get(n) == "confidential"
-        )
+            n for n, cut in self.cutpoints.items()
+            if isinstance(cut, Cutpoints) and cut.source == EXACT_COUNTS and marks.get(n) == "confidential"
+        )  # fmt: skip
 
     def bounds_of(self, name: str) -> tuple[float | None, float | None]:
         """Return the public bounds of a variable: those of the custodian, or of the schema; None for open."""
