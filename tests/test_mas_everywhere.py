@@ -85,7 +85,7 @@ def test_what_leaves_the_engine_is_cells_whatever_the_number_of_records(
 ) -> None:
     watch = Watch(monkeypatch)
     found: list[dict[str, tuple[int, int]]] = []
-    for n in (2 * N, 8 * N):  # enough that grids have all their bins
+    for n in (3 * N, 12 * N):  # enough that grids have all their bins
         vault = Vault.create(tmp_path / str(n))
         frame = people(n)
         crossed = {}

@@ -171,6 +171,11 @@ class VaultAddOptions:
     keep_rare: bool = flag(
         "Show users the names of levels that fewer than 20 records have, instead of making one level of them."
     )
+    complete: str | None = option(
+        "Confidential variables without gaps, and with no levels but those of the schema, as everybody may know; all others have a "
+        "level 'missing'.",
+        metavar="COLUMNS",
+    )
     recodes: Path | None = option("Groups of levels: a TOML file with a table for each recode.")
     policy: str = option("For a new vault: census2009, hardened, guaranteed, or a TOML file.", default="hardened")
     read: Read = None
@@ -206,6 +211,7 @@ def add(options: VaultAddOptions) -> None:
         made = opened.add(
             name, data, title=options.title or title, identity=options.identity, known=known, recodes=recodes,
             bounds=_bounds(options.bounds or ()), keep_rare=options.keep_rare,
+            complete=() if options.complete is None else names(options.complete),
         )  # fmt: skip
     except BaseException:
         if new:  # an error leaves nothing behind
@@ -267,6 +273,9 @@ class CutpointOptions:
         "Choose your own: the last value of every bin but the last, with commas between: 29,39,64.", metavar="NUMBERS"
     )
     least: int = option("Fewest records in each bin.", default=75, min=1)
+    exact: bool = flag(
+        "Choose from exact counts, though the variable is confidential. No account holds what they tell; the data set says so."
+    )
     chart: Path | None = output_field("Draw histogram and cutpoints (.svg or .png): confidential.")
     as_json: Json = False
 
@@ -281,7 +290,7 @@ def cutpoints(options: CutpointOptions) -> None:
         raise Misuse("give --strategy or --edges, not both.")
     opened = open_vault(vault)
     own = None if edges is None else opened.registration(name).preview(variable, d).own(_numbers(edges))
-    shown = opened.cutpoints(name, variable, own or strategy, d)
+    shown = opened.cutpoints(name, variable, own or strategy, d, exact=options.exact)
     chosen = None if strategy is None and own is None else shown.chosen
     screen.set_lines(str(shown))
     if chart is not None:

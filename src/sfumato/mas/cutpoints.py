@@ -6,11 +6,12 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.parameters import Parametric, param
 from sfumato.errors import DataError, ParameterError, unknown_name
@@ -103,6 +104,93 @@ class ValueCounts:
         at = int(np.searchsorted(self.cumulative, share * self.total, side="left"))
         return float(self.values[min(at, len(self.values) - 1)])
 
+    def fewest(self, edges: Sequence[float]) -> float:
+        """Return how many records each bin holds at least."""
+        return float(self.bins(edges).min())
+
+    @property
+    def source(self) -> str:
+        """The kind of counts, for `Cutpoints.source`."""
+        return EXACT_COUNTS
+
+
+EXACT_COUNTS = "exact"
+_SURE = 2.0
+"""A bin of noisy counts holds d if it does so after this many standard deviations of its noise are taken off."""
+_EMPTY = 3.0
+"""Bins at the ends together seem empty up to this many standard deviations of their noise."""
+
+
+@dataclass(frozen=True)
+class NoisyCounts(ValueCounts):
+    """Counts of bins between public edges, with noise, in the form of value counts: each bin is a value, its upper end.
+
+    Cutpoints of confidential variables are chosen from these alone. The smallest and the largest value are ends of bins.
+    """
+
+    edges: Numbers = field(default_factory=lambda: np.zeros(0))
+    """Ends of the bins, ascending; shape (k,)."""
+    noisy: Numbers = field(default_factory=lambda: np.zeros(0))
+    """Noisy counts up to the first edge, between edges, and above the last; shape (k + 1,)."""
+    sd: float = 0.0
+    """Standard deviation of the noise on each."""
+    digest: str = ""
+    """A keyed digest of these counts: cutpoints name it, so that freezing knows what was told by choosing them."""
+    tables: int = 1
+    """How many tables with noise were made, those that found the ends among them."""
+
+    @classmethod
+    def of_bins(
+        cls, edges: Numbers, noisy: Numbers, n: int, whole: bool, sd: float, digest: str = "", tables: int = 1
+    ) -> NoisyCounts:
+        """Make value counts of noisy counts of n records; the last count is that of missing values.
+
+        The counts are made to add up to n, which is known, and their running sums to rise, by isotonic regression. Bins at the ends
+        that seem empty are joined with the next.
+
+        >>> NoisyCounts.of_bins(np.array([0.0, 10, 20, 30]), np.array([1.0, 250, 240, 4, -3, 8]), 500, True, 8.0).counts
+        array([251, 244])
+        """
+        from scipy.optimize import isotonic_regression
+
+        even = noisy + (n - noisy.sum()) / len(noisy)
+        reached = np.maximum(isotonic_regression(np.cumsum(even[:-1])).x, 0.0)
+        counts = np.diff(np.r_[0, np.round(reached)]).astype(np.int64)
+        width = edges[-1] - edges[-2] if len(edges) > 1 else 1.0
+        values = np.r_[edges, edges[-1] + width]
+        sums = (
+            np.cumsum(side) > _EMPTY * sd * np.sqrt(np.arange(1, len(values) + 1)) for side in (even[:-1], even[-2::-1])
+        )
+        first, last = (int(np.argmax(seen)) if seen.any() else -1 for seen in sums)
+        last = len(values) - 1 - last
+        if first < 0 or first > last:
+            raise DataError("too few records have a value, by counts with noise. Leave the variable out of universes.")
+        counts[first], counts[last] = counts[: first + 1].sum(), counts[last:].sum() if last > first else counts.sum()
+        there = (counts > 0) & (np.arange(len(counts)) >= first) & (np.arange(len(counts)) <= last)
+        return cls(
+            values[there], counts[there], np.cumsum(counts[there]), max(round(float(even[-1])), 0), whole,
+            edges, even[:-1], sd, digest, tables,
+        )  # fmt: skip
+
+    def surely(self, edges: Sequence[float]) -> Numbers:
+        """Return how many records each bin holds with much probability, by the counts that lie wholly in it."""
+        inner = np.asarray(edges, float)
+        stop = np.r_[np.searchsorted(self.edges, inner, side="right"), len(self.noisy)]
+        start = np.r_[0, np.searchsorted(self.edges, inner, side="left") + 1]
+        reached = np.r_[0.0, np.cumsum(self.noisy)]
+        parts = np.maximum(stop - start, 0)
+        held = np.where(parts > 0, reached[np.maximum(stop, start)] - reached[start], 0.0)
+        return np.asarray(held - _SURE * self.sd * np.sqrt(parts))
+
+    @override
+    def fewest(self, edges: Sequence[float]) -> float:
+        return float(self.surely(edges).min())
+
+    @property
+    @override
+    def source(self) -> str:
+        return f"noisy {self.digest}".rstrip()
+
 
 def numbers_of(values: Any) -> Numbers:
     """Return numbers, NaN where missing, from a list, an array or a column of a frame; refuse text and dates."""
@@ -169,6 +257,9 @@ class Cutpoints:
     low: float | None = None
     """The smallest possible value, where everybody knows it; never taken from the data."""
     high: float | None = None
+    source: str = field(default="", compare=False)
+    """The counts that edges were computed from: "exact" ones, or "noisy" ones and a digest of these; "" if the custodian gave the
+    edges."""
     counts: tuple[int, ...] | None = field(default=None, repr=False, compare=False)
     """Observations in each bin when the edges were computed; confidential, None after a round trip through a file."""
     missing: int | None = field(default=None, repr=False, compare=False)
@@ -241,19 +332,21 @@ class Cutpoints:
     def to_dict(self) -> dict[str, Any]:
         """Return the parts that may be written and published: no counts."""
         out: dict[str, Any] = {"edges": list(self.edges), "whole": self.whole, "d": self.d}
-        texts = {"strategy": self.strategy, "why": self.why, "unit": self.unit}
+        texts = {"strategy": self.strategy, "why": self.why, "unit": self.unit, "source": self.source}
         bounds = {"low": self.low, "high": self.high}
         return out | {k: v for k, v in texts.items() if v} | {k: v for k, v in bounds.items() if v is not None}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Cutpoints:
         """Build from a TOML table; the inverse of `to_dict`."""
-        known = ("edges", "whole", "d", "strategy", "why", "unit", "low", "high")
+        known = ("edges", "whole", "d", "strategy", "why", "unit", "low", "high", "source")
         for name in table:
             if name not in known:
                 raise ParameterError(unknown_name("entry", name, known, "cutpoints"))
+        computed = table.get("strategy", "own") != "own"  # before there were noisy counts, all others were exact
         try:
-            return cls(**{**table, "edges": tuple(float(e) for e in table["edges"])})
+            edges = tuple(float(e) for e in table["edges"])
+            return cls(**{"source": EXACT_COUNTS if computed else "", **table, "edges": edges})
         except (KeyError, TypeError, ValueError):
             raise ParameterError("cutpoints need a list of numbers under 'edges'.") from None
 
@@ -357,6 +450,9 @@ class CutpointStrategy(Parametric, family="cutpoint strategy", abstract=True):
         default=True, doc="whether edges are round numbers, as far as every bin keeps d observations"
     )
 
+    joins: ClassVar[bool] = False
+    """Whether a bin of too few observations may be joined with the next one, by the definition of the strategy."""
+
     @abstractmethod
     def exact(self, tally: ValueCounts) -> Edges:
         """Return the edges by the definition of the strategy, ascending."""
@@ -416,14 +512,44 @@ class CutpointStrategy(Parametric, family="cutpoint strategy", abstract=True):
             raise DataError(
                 "the variable has fewer observations than one bin needs. Leave it out of universes, or choose a smaller d."
             )
-        edges = self.edges(tally)
+        edges = self.safe_edges(tally)
         held = tally.bins(edges)
         if low is not None and high is not None and low >= high:
             raise ParameterError("the low bound of a variable must be below the high bound.")
         return Cutpoints(
-            tuple(edges), tally.whole, self.d, self.name, self.why(tally), unit, low, high,
+            tuple(edges), tally.whole, self.d, self.name, self.why(tally), unit, low, high, tally.source,
             counts=tuple(int(c) for c in held), missing=tally.missing,
         )  # fmt: skip
+
+    def safe_edges(self, tally: ValueCounts) -> Edges:
+        """Return the edges; by noisy counts every bin holds d after a margin for its noise is taken off.
+
+        Then the strategy runs with larger and larger d, until all bins do, but for end bins, which are joined with the next.
+        """
+        if not isinstance(tally, NoisyCounts):
+            return self.edges(tally)
+        found: list[Edges] = []
+        for parts in range(2 * math.isqrt(len(tally.noisy)) + 1):
+            strict = replace(self, d=self.d + math.ceil(parts / 2 * _SURE * tally.sd))
+            if tally.total < strict.d:
+                break
+            edges = strict.edges(tally)
+            edges = self._joined(tally, edges) if self.joins else edges
+            while edges and tally.surely(edges)[-1] < self.d:
+                edges = edges[:-1]
+            while edges and tally.surely(edges)[0] < self.d:
+                edges = edges[1:]
+            if tally.fewest(edges) >= self.d:
+                found.append(edges)
+        return max(found, key=len, default=[])
+
+    def _joined(self, tally: NoisyCounts, edges: Edges) -> Edges:
+        """Return edges without those that close a bin of too few records."""
+        out: Edges = []
+        for edge in edges:
+            if tally.surely([*out, edge])[-2] >= self.d:
+                out.append(edge)
+        return out
 
     # -- for the strategies
 

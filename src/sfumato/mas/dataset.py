@@ -45,6 +45,8 @@ class Dataset:
     """A keyed digest of the values of each confidential variable: noise is fresh where it changed between versions."""
     frozen_loss: float = 0.0
     """What the facts that were read off the records at freezing tell of each of them; those of earlier versions included."""
+    exact: tuple[str, ...] = ()
+    """What users see of confidential variables that was read off exact counts, by the custodian's word; in no account."""
 
     def register(self, policy: Policy) -> Register:
         """Return what known variables alone say of the records, with the policy's noise on counts."""
@@ -101,6 +103,7 @@ class Dataset:
         return {
             "name": self.name, "version": self.version, "title": self.title, "weighted": self.weighted,
             "linked": [UNITS[unit] for unit in self.units], "variables": listed,
+            **({"exact": list(self.exact)} if self.exact else {}),
         }  # fmt: skip
 
     def __repr__(self) -> str:
@@ -124,6 +127,7 @@ def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
         records = folder / ("records" if table["engine"] == "Spark" else "records.parquet")
         name, version, title = str(table["name"]), int(table["version"]), str(table.get("title", ""))
         contents, frozen_loss = dict(table["contents"]), float(table["frozen_loss"])
+        exact = tuple(map(str, table.get("exact", ())))
     except (OSError, KeyError, TypeError, ValueError):
         raise DataError(f"{folder} does not hold a frozen data set of a vault.") from None
     warehouse = open_warehouse(records, spark)
@@ -132,5 +136,5 @@ def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
     units = tuple(c for c in ("h", "e") if c in warehouse.columns)
     return Dataset(
         name, version, title, variables, weight, units, warehouse, Cubes(warehouse, written), secret, UnitCounts(warehouse),
-        SurveyDesign(warehouse), contents, frozen_loss,
+        SurveyDesign(warehouse), contents, frozen_loss, exact,
     )  # fmt: skip

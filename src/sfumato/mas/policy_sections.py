@@ -95,6 +95,11 @@ def standing_section(standing: UsageReport) -> Section:
         f"{counted(len(standing.users), 'user')} asked {counted(asked, 'question')}, dry runs among them.",
         f"{refused:,} of them were refused, and {errors:,} made no sense.",
     ]
+    if standing.exact:
+        said.append(
+            "The custodian let these facts of confidential variables be read off exact counts when the data set was frozen, and no "
+            f"account holds what they tell: {'; '.join(standing.exact)}."
+        )
     said.append(_told(standing))
     content = []
     if standing.alerts:

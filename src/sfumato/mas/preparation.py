@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -261,22 +261,29 @@ def find_dependent(data: Microdata, variables: Sequence[Variable]) -> tuple[Depe
 
 def find_rare(data: Microdata, variables: Sequence[Variable]) -> dict[str, tuple[str, ...]]:
     """Return the levels with fewer than 20 records, by variable: their names are shown to users."""
-    used = [v for v in variables if v.levels and v.cutpoints is None]
+    counted = level_counts(data, [v for v in variables if v.levels and v.cutpoints is None])
+    shown = {v.name: v.levels for v in variables}
+    rare = {
+        name: tuple(level for level, n in zip(shown[name], counts, strict=True) if n < RARE)
+        for name, counts in counted.items()
+    }
+    return {name: levels for name, levels in rare.items() if levels}
+
+
+def level_counts(data: Microdata, variables: Sequence[Variable]) -> dict[str, Numbers]:
+    """Return how many records have each level, by variable; confidential."""
     schema = data.schema
-    if not used:
+    if not variables:
         return {}
 
     def counted(rows: Rows) -> Numbers:
         return np.concatenate([
-            np.bincount(codes_of(rows.columns[v.name], schema[v.name], v), minlength=len(v.levels)) for v in used
+            np.bincount(codes_of(rows.columns[v.name], schema[v.name], v), minlength=len(v.levels)) for v in variables
         ]).astype(np.float64)  # fmt: skip
 
-    found = np.split(data.engine.reduce(counted, [v.name for v in used]), np.cumsum([len(v.levels) for v in used])[:-1])
-    rare = {
-        v.name: tuple(level for level, n in zip(v.levels, counts, strict=True) if n < RARE)
-        for v, counts in zip(used, found, strict=True)
-    }
-    return {name: levels for name, levels in rare.items() if levels}
+    found = data.engine.reduce(counted, list(dict.fromkeys((v.base or v).name for v in variables)))
+    parts = np.split(found, np.cumsum([len(v.levels) for v in variables])[:-1])
+    return {v.name: part for v, part in zip(variables, parts, strict=True)}
 
 
 OTHER_LEVELS = "other levels"
@@ -300,10 +307,14 @@ _WEIGHTS = (
 Bins = Mapping[str, Cutpoints]
 
 
-def find_variables(data: Microdata, bins: Bins, recodes: Sequence[LevelRecode] = ()) -> tuple[Variable, ...]:
+def find_variables(
+    data: Microdata, bins: Bins, recodes: Sequence[LevelRecode] = (), candidates: Callable[[Attribute], bool | None] | None = None
+) -> tuple[Variable, ...]:  # fmt: skip
     """Return the variables of a data set, and their recodes; numerical variables have levels where cutpoints are given.
 
-    Numbers without order in the schema are codes of categories.
+    Numbers without order in the schema are codes of categories. Levels are those of the file, and "missing" is one of them where
+    records without a value exist. But `candidates` says of a column whether it is complete; None: take the file as it is. Then
+    the levels are all that records may have, those that the schema lists and nobody has among them.
     """
     variables = []
     used = [a for a in data.schema if a.role not in _LEFT_OUT]
@@ -322,14 +333,15 @@ def find_variables(data: Microdata, bins: Bins, recodes: Sequence[LevelRecode] =
                 f"variable '{name}' describes households, and no column says which records are one. Give it the role household."
             )
         levels: tuple[str, ...] = ()
+        complete = None if candidates is None else candidates(attribute)
         if name in bins and numeric:
-            levels = (*bins[name].labels, *_missing_level(data, attribute))
+            levels = (*bins[name].labels, *_missing_level(data, attribute, complete))
         elif name in bins:
             raise DataError(
                 f"variable '{name}' does not hold numbers, so it takes no cutpoints. Group its levels by a recode."
             )
         elif coded or kind in (Kind.CATEGORY, Kind.BOOLEAN):
-            levels = _levels(data, attribute)
+            levels = _levels(data, attribute, complete)
         elif kind is not Kind.NUMBER:
             none = ", or none at all" if kind is Kind.OTHER else ""
             raise DataError(
@@ -338,18 +350,25 @@ def find_variables(data: Microdata, bins: Bins, recodes: Sequence[LevelRecode] =
             )
         variables.append(Variable(
             name, place, attribute.role is Role.KEY, levels, bins.get(name), numeric, attribute.integer,
-            attribute.label, attribute.unit, attribute.level.value, words=_words(levels, attribute),
+            attribute.label, attribute.unit, attribute.level.value, words=level_words(levels, attribute),
         ))  # fmt: skip
     return with_recodes(variables, recodes)
 
 
-def _words(levels: Sequence[str], attribute: Attribute) -> tuple[str, ...]:
+def level_words(levels: Sequence[str], attribute: Attribute) -> tuple[str, ...]:
     """Return the schema's meaning of each level; empty if it gives none."""
     words = tuple(attribute.labels.get(level, level) for level in levels)
     return words if words != tuple(levels) and len(set(words)) == len(words) else ()
 
 
-def _levels(data: Microdata, attribute: Attribute) -> tuple[str, ...]:
+def listed_levels(attribute: Attribute) -> tuple[str, ...]:
+    """Return the levels that the schema lists, in its order; codes for missing are none."""
+    gone = {level_text(code) for code in attribute.missing}
+    listed = [v for v in (attribute.values or attribute.labels) if v not in gone]
+    return tuple(sorted(listed, key=lambda v: attribute.values[v]) if attribute.values else listed)
+
+
+def _levels(data: Microdata, attribute: Attribute, complete: bool | None) -> tuple[str, ...]:
     """Return the levels of categories: in the order of the schema's numbers or labels, else alphabetical."""
     column = data.engine.group([attribute.name]).columns[attribute.name]
     gone = missing_of(column, attribute)
@@ -359,10 +378,14 @@ def _levels(data: Microdata, attribute: Attribute) -> tuple[str, ...]:
         raise DataError(
             f"variable '{attribute.name}' has more than {_MOST_LEVELS} levels. Recode it, or give it the role of an identifier."
         )
-    order = [v for v in (attribute.values or attribute.labels) if v in found]
-    if attribute.values:
-        order.sort(key=lambda v: attribute.values[v])
+    order = [v for v in listed_levels(attribute) if v in found or complete is not None]
     listed = [*order, *sorted(found - set(order), key=_by_number)]
+    if complete:
+        if gone.any() or len(listed) > len(order):
+            raise DataError(_NOT_COMPLETE.format(attribute.name))
+        return tuple(listed)
+    if complete is not None:
+        return (*(v for v in listed if v not in (OTHER_LEVELS, MISSING)), OTHER_LEVELS, MISSING)
     if MISSING in found and gone.any():
         raise DataError(
             f"variable '{attribute.name}' has a level called '{MISSING}' and missing values. Rename the level."
@@ -377,13 +400,31 @@ def _by_number(text: str) -> tuple[float, str]:
         return math.inf, text
 
 
-def _missing_level(data: Microdata, attribute: Attribute) -> tuple[str, ...]:
+_NOT_COMPLETE = (
+    "variable '{}' is said to be complete, but some records have no value, or one that the schema does not list. List all levels in "
+    "the schema (labels), or leave the variable out of those that are complete."
+)
+
+
+def _missing_level(data: Microdata, attribute: Attribute, complete: bool | None) -> tuple[str, ...]:
+    return (MISSING,) if complete is False or (complete is None and has_gaps(data, attribute)) else ()
+
+
+def check_complete(data: Microdata, names: Iterable[str]) -> None:
+    """Refuse variables that are said to be complete, and have gaps."""
+    for name in names:
+        if has_gaps(data, data.schema[name]):
+            raise DataError(_NOT_COMPLETE.format(name))
+
+
+def has_gaps(data: Microdata, attribute: Attribute) -> bool:
+    """Return whether some records have no number; confidential."""
     name, schema = attribute.name, data.schema
 
     def gaps(rows: Rows) -> NDArray[np.float64]:
         return np.array([float(np.isnan(numbers_of(rows.columns[name], schema[name])).sum())])
 
-    return (MISSING,) if data.engine.reduce(gaps, [name])[0] else ()
+    return bool(data.engine.reduce(gaps, [name])[0])
 
 
 def prepare(

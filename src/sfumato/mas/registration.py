@@ -6,8 +6,9 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from sfumato.data.warehouse import Warehouse, open_warehouse
 from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.files import whole_folder, write_text
 from sfumato.formats.codebook import read_ddi
-from sfumato.mas.cutpoint_strategies import Preview, preview
-from sfumato.mas.cutpoints import Cutpoints
+from sfumato.mas.cutpoint_strategies import Preview, preview_counts
+from sfumato.mas.cutpoints import EXACT_COUNTS, Cutpoints, ValueCounts
 from sfumato.mas.dataset import Dataset, save
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.preparation import (
@@ -32,13 +33,16 @@ from sfumato.mas.preparation import (
     RARE,
     Dependence,
     LevelRecode,
+    check_complete,
     check_names,
     check_weights,
     find_dependent,
     find_rare,
     find_variables,
+    level_words,
     prepare,
     schema_marks,
+    with_recodes,
 )
 from sfumato.mas.value_counts import (
     TAIL,
@@ -47,14 +51,16 @@ from sfumato.mas.value_counts import (
     count_numbers,
     count_values,
     deciles,
-    group_rare,
+    draft,
+    public_levels,
     weight_facts,
     with_scale,
 )
-from sfumato.mas.variable import Variable, VariableBins
-from sfumato.schema.attribute import Role, Scale
+from sfumato.mas.variable import MISSING, Variable, VariableBins
+from sfumato.schema.attribute import Attribute, Role, Scale
 from sfumato.schema.schema import Schema
 from sfumato.toml import dump, parse
+from sfumato.typing import Numbers
 
 # --- freezing
 # From microdata to a frozen version of a data set: written whole, or not at all.
@@ -76,8 +82,13 @@ class DatasetPlan:
     """Public bounds of numbers, by variable; otherwise those of the schema, or read off noisy counts."""
     keep_rare: bool = False
     """Whether users see the names of levels that only a few records have."""
+    complete: Sequence[str] = ()
+    """Confidential variables of which every record has a value, and one that the schema lists, as everybody may know."""
+    at_once: bool = False
+    """Whether the levels and gaps of confidential variables are public as the file has them: frozen without registration."""
 
     def __post_init__(self) -> None:
+        _check_complete_names(self)
         for name, given in self.bounds.items():
             if self.data.schema[name].is_design or not (
                 isinstance(given, tuple | list) and len(given) == 2 and -math.inf < given[0] < given[1] < math.inf
@@ -85,6 +96,20 @@ class DatasetPlan:
                 raise ParameterError(
                     f"the bounds of '{name}' are two numbers, the lower one first: 'income': (0, 250000)."
                 )
+
+    @property
+    def exactly_cut(self) -> tuple[str, ...]:
+        """Confidential variables whose cutpoints were chosen from exact counts."""
+        marks = schema_marks(self.data.schema)
+        return tuple(
+            n for n, cut in self.cutpoints.items()
+            if isinstance(cut, Cutpoints) and cut.source == EXACT_COUNTS and marks.get(n) == "confidential"
+        )  # fmt: skip
+
+    def bounds_of(self, name: str) -> tuple[float | None, float | None]:
+        """Return the public bounds of a variable: those of the custodian, or of the schema; None for open."""
+        stated = {a.name: a.bounds for a in self.data.schema} | dict(self.bounds)
+        return stated.get(name, (None, None))
 
 
 def write_version(
@@ -96,43 +121,93 @@ def write_version(
         raise DataError("the data set has no records.")
     check_weights(data)
     keyed = Secret(secret)
-    found = find_variables(data, plan.cutpoints, plan.recodes)
-    loss = 0.0
-    if not plan.keep_rare:
-        found, loss = group_rare(data, found, plan.recodes, keyed)
-    if not found:
-        raise DataError("the data set has no variables besides identifiers and columns of the survey's design.")
     for home in (folder.parent.parent, folder.parent):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(home, 0o700)
     with whole_folder(folder, mode=0o700) as temporary:
         records = temporary / ("records" if data.engine.name == "Spark" else "records.parquet")
+        found, levels = _public_variables(plan, temporary, keyed, spark)
         prepare(data, found, secret, records, plan.identity)
         warehouse = open_warehouse(records, spark)
         if plan.identity is not None:
             _check_identity(warehouse, plan.identity)
         n = int(warehouse.ask("SELECT count(*) AS n FROM records")["n"][0])
-        scaled = [with_scale(v, warehouse, n) if v.numeric else v for v in found]
+        scaled = [with_scale(v, warehouse, n, _gaps_of(plan, v)) if v.numeric else v for v in found]
         contents = contents_of(warehouse, scaled, keyed)
-        facts_of = PublicFacts(warehouse, keyed, contents, n)
-        given = {a.name: a.bounds for a in data.schema} | dict(plan.bounds)
+        facts_of = PublicFacts.read(warehouse, keyed, scaled, n)
+        facts_of.told.update(dict.fromkeys(levels, 1))
         variables: dict[str, Variable] = {}
         for v in scaled:
             base = None if v.base is None else variables[v.base.name]
-            variables[v.name] = facts_of.of(replace(v, base=base), given.get(v.name) or (None, None))
+            variables[v.name] = facts_of.of(replace(v, base=base), plan.bounds_of(v.name), levels.get(v.name))
         check_version(warehouse, variables, earlier, contents)
         facts: dict[str, Any] = {
             "name": plan.name, "version": int(folder.name), "title": plan.title, "engine": data.engine.name,
         }  # fmt: skip
         told = max((dataset.frozen_loss for dataset in earlier), default=0.0)
-        told += facts_of.loss(variables.values(), [(dataset.variables, dataset.contents) for dataset in earlier])
-        told += loss * facts_of.together**2
-        facts |= {"contents": contents, "frozen_loss": told}
+        told += facts_of.loss(
+            variables.values(), contents, [(dataset.variables, dataset.contents) for dataset in earlier]
+        )
+        facts |= {"contents": contents, "frozen_loss": told, "exact": list(exact_facts(plan, variables.values()))}
         if plan.registered:
             facts["registered"] = plan.registered
         if (weight := weight_facts(warehouse)) is not None:
             facts["weight"] = asdict(weight)
         save(temporary, facts, variables, warehouse)
+
+
+def _check_complete_names(plan: DatasetPlan) -> None:
+    schema, marks = plan.data.schema, schema_marks(plan.data.schema)
+    for name in plan.complete:
+        if marks[schema[name].name] != "confidential":  # and refuses an unknown name
+            raise ParameterError(f"'{name}' is not confidential: whether it is complete is read off the records.")
+
+
+def _gaps_of(plan: DatasetPlan, variable: Variable) -> bool | None:
+    """Return whether a variable has gaps, as far as users are told; None: as the file has them."""
+    return None if plan.at_once or variable.known else variable.name not in plan.complete
+
+
+def _candidates(plan: DatasetPlan, attribute: Attribute) -> bool | None:
+    return None if plan.at_once or attribute.role is Role.KEY else attribute.name in plan.complete
+
+
+def _public_variables(
+    plan: DatasetPlan, folder: Path, secret: Secret, spark: Any
+) -> tuple[tuple[Variable, ...], dict[str, Numbers]]:
+    """Return the variables with the levels that users see, and noisy counts of those of confidential ones, where they were made."""
+    data = plan.data
+    found = find_variables(data, plan.cutpoints, (), partial(_candidates, plan))
+    if not found:
+        raise DataError("the data set has no variables besides identifiers and columns of the survey's design.")
+    check_complete(data, [v.name for v in found if v.numeric and v.name in plan.complete])
+    if plan.at_once:
+        return with_recodes(found, plan.recodes), {}
+    if plan.keep_rare:
+        return with_recodes([_with_all_levels(v, data) for v in found], plan.recodes), {}
+    hidden = [v for v in found if not v.known and v.levels and v.cutpoints is None]
+    if not hidden:
+        return public_levels(data, found, plan.recodes, None)
+    with draft(data, hidden, folder, secret, plan.identity, spark) as facts:
+        return public_levels(data, found, plan.recodes, facts)
+
+
+def _with_all_levels(variable: Variable, data: Microdata) -> Variable:
+    """Return a confidential variable with the levels of the file and of the schema, none of them joined."""
+    if variable.known or not variable.levels or variable.cutpoints is not None:
+        return variable
+    levels = tuple(level for level in variable.levels if level != OTHER_LEVELS)
+    return replace(variable, levels=levels, words=level_words(levels, data.schema[variable.name]))
+
+
+def exact_facts(plan: DatasetPlan, variables: Iterable[Variable]) -> tuple[str, ...]:
+    """Return what users see of confidential variables that was read off exact counts, by the custodian's word."""
+    hidden = [v for v in variables if not v.known and v.base is None]
+    free = [v.name for v in hidden if v.levels and v.cutpoints is None and v.name not in plan.complete]
+    named = free if plan.keep_rare or plan.at_once else []
+    gaps = [v.name for v in hidden if plan.at_once]
+    listed = {"cutpoints": plan.exactly_cut, "names of levels": named, "whether values are missing": gaps}
+    return tuple(f"{what}: {', '.join(names)}" for what, names in listed.items() if names)
 
 
 def _check_identity(warehouse: Warehouse, identity: str) -> None:
@@ -289,15 +364,20 @@ class Registration:
     """Public bounds of numbers that the custodian gave."""
     keep_rare: bool = False
     """Whether users see the names of levels that only a few records have."""
+    complete: tuple[str, ...] = ()
+    """Confidential variables that are complete, as everybody may know."""
     heavy: bool = False
     """Whether some survey weights are far above nearly all others."""
     id: str = field(default_factory=lambda: secrets.token_hex(16))
     """Identifies these records with these choices; stored in the version that they are frozen as."""
+    secret: Secret | None = field(default=None, repr=False)
+    """What the noise on counts of confidential variables depends on."""
+    spark: Any = field(default=None, repr=False)
 
     # -- create, load and remove
 
     @classmethod
-    def make(cls, folder: Path, plan: DatasetPlan, spark: Any = None) -> Registration:
+    def make(cls, folder: Path, plan: DatasetPlan, secret: Secret, spark: Any = None) -> Registration:
         """Inspect a data set, and store a private copy; an earlier registration that was not frozen is replaced."""
         data = plan.data
         if not len(data):
@@ -312,25 +392,27 @@ class Registration:
         counted = count_numbers(data)
         variables = find_variables(data, deciles(counted))
         check_names(plan.recodes, [v.name for v in variables])
-        kept_cuts = {
-            name: cut for name, cut in plan.cutpoints.items()
-            if name in counted and counted[name].tally.bins(cut.edges).min() >= cut.d
-            and (counted[name].tally.whole or not cut.whole)  # labels of whole numbers skip the values between them
-        }  # fmt: skip
         dependent, rare, heavy = find_dependent(data, variables), find_rare(data, variables), _has_heavy(data)
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(folder.parent, 0o700)
         with whole_folder(folder, replace=True, mode=0o700) as temporary:
             _write_raw(data, temporary)
             kept = cls(
-                temporary, plan.name, data, plan.title, plan.identity, tuple(plan.recodes), kept_cuts, dependent, rare,
-                plan.bounds, plan.keep_rare, heavy,
+                temporary, plan.name, data, plan.title, plan.identity, tuple(plan.recodes), plan.cutpoints, dependent, rare,
+                plan.bounds, plan.keep_rare, tuple(plan.complete), heavy, secret=secret, spark=spark,
             )  # fmt: skip
-            kept._write()
-        return cls.load(folder, spark)
+            fits = {name: cut for name, cut in plan.cutpoints.items() if kept._fits(name, cut)}
+            replace(kept, cutpoints=fits)._write()
+        return cls.load(folder, secret, spark)
+
+    def _fits(self, name: str, cut: Cutpoints) -> bool:
+        """Whether cutpoints that were chosen before fit these records: by noisy counts, if the variable is confidential."""
+        if not self._offered(name) or (tally := self._counts(name)) is None:
+            return False
+        return bool(tally.bins(cut.edges).min() >= cut.d) and (tally.whole or not cut.whole)
 
     @classmethod
-    def load(cls, folder: Path, spark: Any = None) -> Registration:
+    def load(cls, folder: Path, secret: Secret, spark: Any = None) -> Registration:
         """Load a registration written by `make`."""
         try:
             table = parse((folder / _FILE).read_text("utf-8"))
@@ -342,7 +424,8 @@ class Registration:
                 tuple(map(Dependence.from_dict, table["dependent"])),
                 {name: tuple(levels) for name, levels in table["rare"].items()},
                 {name: (float(low), float(high)) for name, (low, high) in table.get("bounds", {}).items()},
-                bool(table.get("keep_rare", False)), table["heavy"], table.get("id", ""),
+                bool(table.get("keep_rare", False)), tuple(table.get("complete", ())), table["heavy"], table.get("id", ""),
+                secret, spark,
             )  # fmt: skip
         except (OSError, KeyError, TypeError, ValueError):
             raise DataError(f"{folder} does not hold a registration. Add the data set again.") from None
@@ -356,6 +439,7 @@ class Registration:
             "dependent": [pair.to_dict() for pair in self.dependent],
             "rare": {name: list(levels) for name, levels in self.rare.items()}, "heavy": self.heavy,
             "bounds": {name: list(ends) for name, ends in self.bounds.items()}, "keep_rare": self.keep_rare,
+            "complete": list(self.complete),
         }  # fmt: skip
         text = dump(header, "attribute", (a.to_dict() for a in self.data.schema))
         write_text(self.folder / _FILE, text, confidential=True)
@@ -366,19 +450,33 @@ class Registration:
 
     # -- choices
 
-    def preview(self, variable: str, d: int = 75) -> Preview:
-        """Preview the bins of every strategy for a numerical variable, with at least d records in each."""
+    def preview(self, variable: str, d: int = 75, exact: bool = False) -> Preview:
+        """Preview the bins of every strategy for a numerical variable, with at least d records in each.
+
+        Those of a confidential variable are chosen from noisy counts, the ones that freezing takes and charges; with `exact`, from
+        exact counts, which is said wherever the data set is described.
+        """
         names = [a.name for a in self.data.schema if self._offered(a.name)]
         if variable not in names:
             raise DataError(unknown_name("variable", variable, names, "the list of those that take cutpoints"))
         attribute = self.data.schema[variable]
-        if (counted := count_values(self.data, variable)) is None:
+        counted = count_values(self.data, variable) if exact or attribute.role is Role.KEY else None
+        tally = counted.tally if counted is not None else None if exact else self._counts(variable)
+        if tally is None:
             raise DataError(f"every value of variable '{variable}' is missing, so it takes no cutpoints. Leave it out.")
-        tally, (low, high) = counted.tally, attribute.bounds
-        shown = preview(
-            tally.values, tally.counts, d, variable=variable, unit=attribute.unit, whole=tally.whole, low=low, high=high
-        )
-        return replace(shown, tally=tally, cutpoints={k: counted.settled(c) for k, c in shown.cutpoints.items()})
+        low, high = attribute.bounds
+        shown = preview_counts(variable, tally, d, unit=attribute.unit, low=low, high=high)
+        if counted is None:
+            return shown
+        return replace(shown, cutpoints={k: counted.settled(c) for k, c in shown.cutpoints.items()})
+
+    def _counts(self, variable: str) -> ValueCounts | None:
+        """Return the value counts that cutpoints of a variable are chosen from; None if nobody has a value."""
+        if self.data.schema[variable].role is Role.KEY or self.secret is None:
+            return None if (counted := count_values(self.data, variable)) is None else counted.tally
+        (found,) = (v for v in find_variables(self.data, {}, (), partial(_candidates, self.plan)) if v.name == variable)
+        with draft(self.data, [found], self.folder, self.secret, self.identity, self.spark) as facts:
+            return facts.value_counts(found, self.plan.bounds_of(variable))
 
     def _offered(self, name: str) -> bool:
         """Whether a column is a variable that takes cutpoints."""
@@ -403,16 +501,9 @@ class Registration:
     def plan(self) -> DatasetPlan:
         """The plan to freeze."""
         return DatasetPlan(
-            self.name,
-            self.data,
-            self.cutpoints,
-            self.title,
-            self.identity,
-            self.recodes,
-            self.id,
-            self.bounds,
-            self.keep_rare,
-        )
+            self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes, self.id, self.bounds, self.keep_rare,
+            self.complete,
+        )  # fmt: skip
 
     @property
     def without_bounds(self) -> tuple[str, ...]:
@@ -469,7 +560,23 @@ class Registration:
             found.append(
                 f"Levels that fewer than {RARE} records have become one level, '{OTHER_LEVELS}': those of {join_names(self.rare)}."
             )
+        if names := self.without_word:
+            found.append(
+                f"Nothing is told of whether anybody has no value of {join_names(names)}: there is a level '{MISSING}' in any case, "
+                f"which also takes levels of very few records that the schema does not list. Where everybody may know that nobody "
+                "has, list the levels in the schema (labels), and say complete=['income']."
+            )
+        if names := self.plan.exactly_cut:
+            found.append(
+                f"Cutpoints of {join_names(names)} were chosen from EXACT counts of a confidential variable: no account holds what "
+                "they tell. The data set will say so."
+            )
         return found
+
+    @property
+    def without_word(self) -> tuple[str, ...]:
+        """Confidential variables that nobody called complete: users are told that gaps may exist."""
+        return tuple(n for n, mark in self.marks.items() if mark == "confidential" and n not in self.complete)
 
     def __str__(self) -> str:
         wide = max(map(len, self.marks))

@@ -158,6 +158,8 @@ class UsageReport:
     per_minute: int | None
     """Most questions of a user in a minute."""
     alerts: tuple[Alert, ...]
+    exact: tuple[str, ...] = ()
+    """What users see of confidential variables that was read off exact counts at freezing, by the custodian's word."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report in the form of JSON."""
@@ -174,6 +176,7 @@ class UsageReport:
         lines += [
             f"all users: {_of(self.right, everybody)}{self._if_informed(self.informed)}",
             f"the frozen file alone: {_of(self.frozen, None)}",
+            *(f"read off exact counts, in no account: {one}" for one in self.exact),
         ]
         return "\n".join([*lines, *map(str, self.alerts)])
 
@@ -202,7 +205,7 @@ def usage_of(vault: Vault, name: str, entries: Sequence[Entry], counts: CellCoun
         dataset.label, policy.label, tuple(users), right(ledger.spent_by_all(name, variables, counts)),
         right(ledger.spent_by_all(name, variables)), right(0.0),
         (accounts.user, accounts.everybody) if accounts.everybody < 100 else None, accounts.others, policy.per_minute,
-        tuple(alerts_in(mine)),
+        tuple(alerts_in(mine)), dataset.exact,
     )  # fmt: skip
 
 

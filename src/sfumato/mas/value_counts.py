@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +18,23 @@ from sfumato.data.columns import Kind
 from sfumato.data.engine import Rows
 from sfumato.data.exact_sums import combined, exact_sums, scale_of
 from sfumato.data.microdata import Microdata, numbers_of
-from sfumato.data.warehouse import Warehouse
+from sfumato.data.warehouse import Warehouse, open_warehouse
 from sfumato.errors import DataError
 from sfumato.mas.codebook import Weight
 from sfumato.mas.cube import largest_establishment
-from sfumato.mas.cutpoints import Cutpoints, ValueCounts
+from sfumato.mas.cutpoints import Cutpoints, NoisyCounts, ValueCounts
 from sfumato.mas.perturbation import Secret
-from sfumato.mas.preparation import OTHER_LEVELS, RARE, LevelRecode, codes_of, find_variables, with_recodes
+from sfumato.mas.preparation import (
+    OTHER_LEVELS,
+    RARE,
+    LevelRecode,
+    find_variables,
+    level_counts,
+    level_words,
+    listed_levels,
+    prepare,
+    with_recodes,
+)
 from sfumato.mas.survey_design import SurveyDesign
 from sfumato.mas.variable import MISSING, Variable
 from sfumato.schema.attribute import Attribute
@@ -196,9 +210,12 @@ _ROUGH = 2
 """Sums of pairs, which only set standard errors, have so many times the noise of a count."""
 
 
+_LEAST_SD = 8.0
+
+
 def frozen_sd(n: int) -> float:
     """Return the standard deviation of the noise on a count at freezing."""
-    return float(np.clip(n / 1_600, 8.0, 16.0))
+    return float(np.clip(n / 1_600, _LEAST_SD, 16.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,10 +225,17 @@ class PublicFacts:
     warehouse: Warehouse
     secret: Secret
     contents: Mapping[str, str]
+    """Digests of confidential variables, of numbers without their levels: cutpoints change no noise on bins of numbers."""
     n: int
 
     told: dict[str, float] = field(default_factory=dict)
     """How many tables were made of each variable; a sum of pairs is a part of one."""
+
+    @classmethod
+    def read(cls, warehouse: Warehouse, secret: Secret, variables: Iterable[Variable], n: int) -> PublicFacts:
+        """Prepare to read the facts of some variables off prepared records; nothing is told yet."""
+        plain = [replace(v, levels=()) if v.numeric and v.cutpoints is not None else v for v in variables]
+        return cls(warehouse, secret, contents_of(warehouse, plain, secret), n)
 
     @property
     def sd(self) -> float:
@@ -229,36 +253,68 @@ class PublicFacts:
         return 2 * (self.together / self.sd) ** 2
 
     def loss(
-        self, variables: Iterable[Variable], before: Iterable[tuple[Mapping[str, Variable], Mapping[str, str]]] = ()
-    ) -> float:
+        self, variables: Iterable[Variable], contents: Mapping[str, str],
+        before: Iterable[tuple[Mapping[str, Variable], Mapping[str, str]]] = (),
+    ) -> float:  # fmt: skip
         """Return what the facts of some variables tell of a record, where it was not told before.
 
-        `before` are variables and contents of earlier versions: the same facts of the same values had the same noise.
+        `before` are variables and contents of earlier versions: the same facts of the same values had the same noise. Cutpoints
+        that were chosen from other noisy counts, of records that were registered and never frozen, are charged as these were.
         """
         earlier = list(before)
 
         def repeated(v: Variable) -> bool:
             source = (v.base or v).name
             return any(
-                contents.get(source) == self.contents[source] and v.name in old and _facts(old[v.name]) == _facts(v)
-                for old, contents in earlier
+                found.get(source) == contents[source] and v.name in old and _facts(old[v.name]) == _facts(v)
+                for old, found in earlier
             )
 
-        tables = sum(self.told.get(v.name, 0) for v in variables if not v.known and not repeated(v))
-        return tables * self.table_loss
+        hidden = [v for v in variables if not v.known]
+        tables = sum(self.told.get(v.name, 0) for v in hidden if not repeated(v))
+        foreign = [v for v in hidden if v.base is None and self.is_foreign(v, [old for old, _ in earlier])]
+        return tables * self.table_loss + sum(self.told.get(v.name, 0) for v in foreign) * 2 / _LEAST_SD**2
 
-    def of(self, variable: Variable, given: tuple[float | None, float | None] = (None, None)) -> Variable:
-        """Return a variable with its public facts; `given` are bounds from the schema or the custodian."""
-        return self._with_correlations(self._of(variable, given))
+    def is_foreign(self, variable: Variable, earlier: Iterable[Mapping[str, Variable]] = ()) -> bool:
+        """Return whether cutpoints were chosen from noisy counts that are neither these nor those of an earlier version."""
+        source = "" if variable.cutpoints is None else variable.cutpoints.source
+        mine = source.rpartition(" ")[2] == self.digest(variable)
+        before = (old[variable.name].cutpoints for old in earlier if variable.name in old)
+        return source.startswith("noisy") and not mine and source not in [c.source for c in before if c is not None]
 
-    def _of(self, variable: Variable, given: tuple[float | None, float | None]) -> Variable:
+    def digest(self, variable: Variable) -> str:
+        """Return what names the noisy counts of a variable: other values have another one."""
+        return self.secret.citation("counts", variable.name, self.contents.get(variable.name, ""), str(self.n))
+
+    def of(
+        self, variable: Variable, given: tuple[float | None, float | None] = (None, None), levels: Numbers | None = None
+    ) -> Variable:
+        """Return a variable with its public facts; `given` are bounds from the schema or the custodian.
+
+        `levels` are noisy counts of its levels, if they were made before.
+        """
+        return self._with_correlations(self._of(variable, given, levels))
+
+    def _of(self, variable: Variable, given: tuple[float | None, float | None], levels: Numbers | None) -> Variable:
         if variable.base is not None:
             base = np.array(variable.base.shares or [1 / len(variable.groups)] * len(variable.groups))
             return replace(variable, shares=tuple(np.bincount(variable.groups, base, len(variable.levels)).tolist()))
         if variable.numeric:
-            return self._with_bounds(variable, given)
-        noisy = self._noisy(variable, variable.codes, len(variable.levels), "shares")
-        return replace(variable, shares=self._shares(noisy))
+            found = self._with_bounds(variable, given)
+            return found if levels is None else replace(found, shares=self._shares(levels))
+        return replace(variable, shares=self._shares(self.levels_of(variable) if levels is None else levels))
+
+    def levels_of(self, variable: Variable) -> Numbers:
+        """Return noisy counts of the levels of a variable."""
+        return self._noisy(variable, variable.codes, len(variable.levels), "shares")
+
+    def grouped(self, variable: Variable, groups: Mapping[str, Sequence[int]]) -> Numbers:
+        """Return noisy counts of groups of levels, by the names of the groups; the noise belongs to the name.
+
+        So a level that is a group of its own has the same number, whatever else is grouped.
+        """
+        cases = " ".join(f"WHEN {i} THEN {place}" for place, group in enumerate(groups.values()) for i in group)
+        return self._noisy(variable, f"CASE {variable.codes} {cases} END", len(groups), "levels", names=list(groups))
 
     @cached_property
     def _design(self) -> SurveyDesign:
@@ -289,26 +345,53 @@ class PublicFacts:
         counts = np.maximum(noisy, self.sd)
         return tuple(float(f"{share:.4g}") for share in counts / counts.sum())
 
-    def _noisy(self, variable: Variable, code: str, bins: int, purpose: str, words: str = "") -> Numbers:
-        """Return the counts of bins with noise; `words` say where they end: other bins have other noise."""
+    def _noisy(
+        self, variable: Variable, code: str, bins: int, purpose: str, words: str = "", names: Sequence[str] = ()
+    ) -> Numbers:
+        """Return the counts of bins with noise; `words` say where they end: other bins have other noise. So have other names."""
         found = self.warehouse.ask(f"SELECT {code} AS bin, count(*) AS n FROM records GROUP BY {code}")  # noqa: S608 - ours
         counts = np.zeros(bins)
         counts[np.asarray(found["bin"], np.int64)] = found["n"]
         name = variable.name
         self.told[name] = self.told.get(name, 0) + 1
-        keys = [f"{name}/{self.contents.get(name, '')}/{self.n}/{words}/{i}".encode() for i in range(bins)]
+        about = f"{name}/{self.contents.get(name, '')}/{self.n}/{words}"
+        keys = [f"{about}/{one}".encode() for one in names or range(bins)]
         return counts + self.sd * self.secret.normals(keys, f"frozen {purpose}")
 
-    def _with_bounds(self, variable: Variable, given: tuple[float | None, float | None]) -> Variable:
+    def value_counts(
+        self, variable: Variable, given: tuple[float | None, float | None] = (None, None)
+    ) -> NoisyCounts | None:
+        """Return value counts for the cutpoints of a variable: the noisy counts that its bounds and grid are read off.
+
+        None if nobody seems to have a value. With the same values and bounds these are the counts that freezing takes, with the same
+        noise: choosing cutpoints by them tells nothing more.
+        """
+        found = self._bins(variable, given)
+        if found is None:
+            return None
+        _, edges, counts = found
+        tables, digest = round(self.told[variable.name]), self.digest(variable)
+        return NoisyCounts.of_bins(edges, counts, self.n, variable.integer, self.sd, digest, tables)
+
+    def _bins(
+        self, variable: Variable, given: tuple[float | None, float | None]
+    ) -> tuple[tuple[float, float], Numbers, Numbers] | None:
+        """Return public bounds, edges between them, and noisy counts of the bins and of missing values."""
         ends = self._lattice_ends(variable, given)
         if ends is None:
-            return variable
+            return None
         edges, counts = self._binned(variable, ends, "bins")
         inner = self._without_empty(edges, counts)
         if inner != ends and inner[0] < inner[1] and None in given:
             ends = (inner[0] if given[0] is None else ends[0], inner[1] if given[1] is None else ends[1])
             edges, counts = self._binned(variable, ends, "finer bins")
-        low, high = ends
+        return ends, edges, counts
+
+    def _with_bounds(self, variable: Variable, given: tuple[float | None, float | None]) -> Variable:
+        bins = self._bins(variable, given)
+        if bins is None:
+            return variable
+        (low, high), edges, counts = bins
         held = counts[: len(edges) + 1]
         inside = np.where(held > self.sd, held, 0.0)
         middles = np.clip(np.r_[low, (edges[:-1] + edges[1:]) / 2, high], low, high)
@@ -407,11 +490,14 @@ def _round_edges(low: float, high: float, whole: bool) -> Numbers:
     return np.round(np.arange(first, math.ceil(high / width - 1e-9) + 1) * width, 12)
 
 
-def with_scale(variable: Variable, warehouse: Warehouse, n: int) -> Variable:
-    """Return a variable with the unit of exact sums, which decides about last digits alone."""
+def with_scale(variable: Variable, warehouse: Warehouse, n: int, gaps: bool | None = None) -> Variable:
+    """Return a variable with the unit of exact sums, which decides about last digits alone.
+
+    `gaps` says whether records without a number exist, as far as users are told; otherwise it is read off the records.
+    """
     x = variable.numbers
     found = warehouse.ask(f"SELECT min({x}) AS low, max({x}) AS high, count({x}) AS n FROM records")  # noqa: S608
-    gaps = int(found["n"][0]) < n
+    gaps = int(found["n"][0]) < n if gaps is None else gaps
     if not int(found["n"][0]):
         return replace(variable, gaps=gaps)
     low, high = float(found["low"][0]), float(found["high"][0])
@@ -457,56 +543,97 @@ def _digits(number: str, centre: float, scale: float) -> list[str]:
     return [f"CAST(floor({x}) AS BIGINT) + {2**29 + 1}", f"CAST(floor(({x} - floor({x})) * {2.0**30!r}) AS BIGINT) + 1"]
 
 
-# --- rare levels
-# Levels that few records have, made one.
+@contextmanager
+def draft(
+    data: Microdata,
+    variables: Sequence[Variable],
+    folder: Path,
+    secret: Secret,
+    identity: str | None,
+    spark: Any = None,
+) -> Iterator[PublicFacts]:
+    """Prepare the records of some variables in a private folder, for noisy counts; they are removed afterwards.
+
+    The counts have the noise that those of the frozen version have, since the same records have the same digests.
+    """
+    with TemporaryDirectory(prefix="draft", dir=folder) as temporary:
+        records = Path(temporary) / ("records" if data.engine.name == "Spark" else "records.parquet")
+        prepare(data, variables, secret.draws, records, identity)
+        warehouse, n = open_warehouse(records, spark), len(data)
+        scaled = [with_scale(v, warehouse, n) if v.numeric else v for v in variables]
+        yield PublicFacts.read(warehouse, secret, scaled, n)
 
 
-def group_rare(
-    data: Microdata, variables: Sequence[Variable], recodes: Sequence[LevelRecode], secret: Secret
-) -> tuple[tuple[Variable, ...], float]:
-    """Make one level of those that fewer than 20 records have, and return what that tells of a record's confidential values.
+# --- public levels
+# The levels that users see of a registered data set: those of known variables as they are, those of confidential ones as the schema
+# lists them, or as noisy counts show them. Levels that few records have become one.
 
-    Confidential variables are judged by noisy counts. Levels that a recode of the custodian names stay, and so do variables of
-    which one level would be left.
+
+_SHOWN = 4.5
+"""The name of a level that only the file has is shown above so many standard deviations of the noise on its count."""
+
+
+def public_levels(
+    data: Microdata, variables: Sequence[Variable], recodes: Sequence[LevelRecode], facts: PublicFacts | None
+) -> tuple[tuple[Variable, ...], dict[str, Numbers]]:
+    """Return the variables with the levels that users see, and the noisy counts of those of confidential ones.
+
+    Levels that fewer than 20 records have become one, `other levels`; those that a recode names stay. Of a known variable one level
+    stays at least. Confidential variables come with all levels that records may have, and are judged by noisy counts, which are
+    charged with the other facts.
     """
     used = [v for v in variables if v.levels and v.cutpoints is None and v.base is None]
-    schema, sd = data.schema, frozen_sd(len(data))
-    if not used:
-        return tuple(variables), 0.0
+    exact = level_counts(data, [v for v in used if v.known])
+    made: dict[str, Variable] = {}
+    noisy: dict[str, Numbers] = {}
+    for v in used:
+        attribute = data.schema[v.name]
+        named = {t for r in recodes if r.of == v.name for texts in r.groups.values() for t in texts}
+        kept = [i for i, level in enumerate(v.levels) if named & {level, attribute.labels.get(level)}]
+        if facts is not None and not v.known:
+            levels, noisy[v.name] = _levels_by_noise(v, listed_levels(attribute), kept, facts)
+        elif v.known and OTHER_LEVELS not in v.levels:
+            levels = _levels_by_counts(v, kept, exact[v.name])
+        else:
+            continue
+        made[v.name] = replace(v, levels=levels, words=level_words(levels, attribute))
+    return with_recodes([made.get(v.name, v) for v in variables if v.base is None], recodes), noisy
 
-    def counted(rows: Rows) -> Numbers:
-        return np.concatenate([
-            np.bincount(codes_of(rows.columns[v.name], schema[v.name], v), minlength=len(v.levels)) for v in used
-        ]).astype(np.float64)  # fmt: skip
 
-    ends = np.cumsum([len(v.levels) for v in used])[:-1]
-    grouped: dict[str, Variable] = {}
-    for v, counts in zip(used, np.split(data.engine.reduce(counted, [v.name for v in used]), ends), strict=True):
-        if not v.known:
-            keys = [f"{v.name}/{len(data)}/{i}/{n:.0f}".encode() for i, n in enumerate(counts)]
-            counts = counts + sd * secret.normals(keys, "frozen rare levels")
-        named = {
-            text for recode in recodes if recode.of == v.name for texts in recode.groups.values() for text in texts
-        }
-        small = [
-            i
-            for i, n in enumerate(counts)
-            if n < RARE and v.levels[i] != MISSING and not named & {v.levels[i], *v.words[i : i + 1]}
-        ]
-        if small and len(v.levels) - len(small) >= 1 and OTHER_LEVELS not in v.levels:
-            stay = [i for i in range(len(v.levels)) if i not in small]
-            place = len([i for i in stay if v.levels[i] != MISSING])  # "missing" is always the last one
-            levels, words = ([list(x)[i] for i in stay] if x else [] for x in (v.levels, v.words))
-            levels.insert(place, OTHER_LEVELS)
-            words[place:place] = [OTHER_LEVELS] if words else []
-            grouped[v.name] = replace(v, levels=tuple(levels), words=tuple(words))
-    hidden = sum(not v.known for v in used)
-    found = (
-        with_recodes([grouped.get(v.name, v) for v in variables if v.base is None], recodes)
-        if grouped
-        else tuple(variables)
-    )
-    return found, hidden * 2 / sd**2
+def _levels_by_counts(variable: Variable, kept: Sequence[int], counts: Numbers) -> tuple[str, ...]:
+    """Return the levels of a known variable; those of few records are one."""
+    levels = variable.levels
+    rare = [i for i, n in enumerate(counts) if n < RARE and levels[i] != MISSING and i not in kept]
+    if not rare or len(rare) == len(levels):
+        return levels
+    stay = [level for i, level in enumerate(levels) if i not in rare and level != MISSING]
+    return (*stay, OTHER_LEVELS, *([MISSING] if MISSING in levels else []))
+
+
+def _levels_by_noise(
+    variable: Variable, listed: Sequence[str], kept: Sequence[int], facts: PublicFacts
+) -> tuple[tuple[str, ...], Numbers]:
+    """Return the levels of a confidential variable, and their noisy counts.
+
+    A level that the schema lists is shown from 20 records on; one that only the file has, from so many that nobody's own level is.
+    The rest is one level; where that is small, it counts as missing. Whether anybody has a level of the rest, or none, is not told:
+    "missing" is always there, unless the variable is complete.
+    """
+    levels, least = variable.levels, max(RARE, facts.together + _SHOWN * facts.sd)
+    counts = facts.grouped(variable, {level: [i] for i, level in enumerate(levels)})
+    apart = [i for i, level in enumerate(levels) if level in (OTHER_LEVELS, MISSING)]
+    stay = [
+        i for i, level in enumerate(levels)
+        if i not in apart and (i in kept or counts[i] >= (RARE if level in listed else least))
+    ]  # fmt: skip
+    rest = [i for i in range(len(levels)) if i not in stay and levels[i] != MISSING]
+    groups = {levels[i]: [i] for i in stay} | ({OTHER_LEVELS: rest} if rest else {})
+    groups |= {MISSING: [len(levels) - 1]} if MISSING in levels else {}
+    found = facts.grouped(variable, groups)
+    if rest and MISSING in levels and found[-2] < least:
+        del groups[OTHER_LEVELS]
+        found = np.r_[found[:-2], found[-2] + found[-1]]
+    return tuple(groups), found
 
 
 # --- order statistic

@@ -342,6 +342,7 @@ class Vault:
         recodes: Sequence[LevelRecode] = (),
         bounds: Mapping[str, tuple[float, float]] | None = None,
         keep_rare: bool = False,
+        complete: Sequence[str] = (),
     ) -> Registration:
         """Register a data set: keep a private copy, and show the custodian what to decide before it is frozen.
 
@@ -368,6 +369,9 @@ class Vault:
             neither these nor the schema give any, freezing reads them off noisy counts.
         keep_rare
             Whether users see the names of levels that fewer than 20 records have; by default these become one level.
+        complete
+            Confidential variables of which every record has a value, and one of the levels that the schema lists, as everybody may
+            know. All others have the level "missing", whether any record has it or not.
         """
         check_name(name)
         described, said = described_by(schema, lambda: columns_of(data))
@@ -377,9 +381,10 @@ class Vault:
         chosen = {v.name: v.cutpoints for v in before if v.cutpoints is not None} | chosen_in(folder)
         cutpoints = {variable: cut for variable, cut in chosen.items() if variable in opened.schema}
         plan = DatasetPlan(
-            name, opened, cutpoints, title or said, identity, tuple(recodes), bounds=bounds or {}, keep_rare=keep_rare
-        )
-        return Registration.make(folder, plan, self._spark)
+            name, opened, cutpoints, title or said, identity, tuple(recodes), bounds=bounds or {}, keep_rare=keep_rare,
+            complete=tuple(complete),
+        )  # fmt: skip
+        return Registration.make(folder, plan, self._family(name), self._spark)
 
     def registered(self) -> list[str]:
         """Return the names of the data sets that are registered and not yet frozen."""
@@ -393,16 +398,22 @@ class Vault:
             raise DataError(
                 unknown_name("data set", name, self.registered(), "the list of those that wait to be frozen")
             )
-        return Registration.load(self.folder / "registered" / name, self._spark)
+        return Registration.load(self.folder / "registered" / name, self._family(name), self._spark)
 
-    def cutpoints(self, name: str, variable: str, strategy: str | Cutpoints | None = None, d: int = 75) -> Preview:
-        """Preview the bins of each strategy for a variable of a registered data set; with a strategy, or cutpoints, choose them."""
+    def cutpoints(
+        self, name: str, variable: str, strategy: str | Cutpoints | None = None, d: int = 75, *, exact: bool = False
+    ) -> Preview:
+        """Preview the bins of each strategy for a variable of a registered data set; with a strategy, or cutpoints, choose them.
+
+        Those of a confidential variable are chosen from noisy counts; `exact` takes exact ones, which the data set and its reports
+        then say. Cutpoints of your own are your public choice, as bounds are.
+        """
         if not isinstance(strategy, str | Cutpoints | None):
             raise ParameterError(
                 "a strategy is one by name, such as 'hybrid', or edges of your own: Cutpoints((29, 39), whole=True)."
             )
         registration = self.registration(name)
-        shown = registration.preview(variable, d)
+        shown = registration.preview(variable, d, exact)
         if isinstance(strategy, Cutpoints):
             shown = replace(shown, cutpoints={**shown.cutpoints, "own": strategy}, chosen="own")
         elif strategy is not None:
@@ -428,12 +439,14 @@ class Vault:
         recodes: Sequence[LevelRecode] = (),
         bounds: Mapping[str, tuple[float, float]] | None = None,
         confirm: bool = False,
+        exact: bool = False,
     ) -> Dataset:
         """Freeze a data set as the next version of its name; it never changes afterwards.
 
         A registered data set is frozen as the custodian decided, and the copy of its records is removed. `confirm` states that
-        the questions of the registration were read and answered. With `data`, registration is skipped, no question is asked, and
-        rare levels stay as they are.
+        the questions of the registration were read and answered. With `data`, registration is skipped, and no question is asked:
+        users then see the names of all levels, and which variables have gaps, as the file has them (`Dataset.exact` says so).
+        `exact` states that cutpoints of confidential variables may come from exact counts.
         """
         check_name(name)
         registration = None
@@ -448,8 +461,13 @@ class Vault:
                     "what is frozen at once is Microdata. Add a frame or a file first: vault.add(name, data)."
                 )
             plan = DatasetPlan(
-                name, data, cutpoints or {}, title, identity, recodes, bounds=bounds or {}, keep_rare=True
+                name, data, cutpoints or {}, title, identity, recodes, bounds=bounds or {}, keep_rare=True, at_once=True
             )
+            if not exact and (names := plan.exactly_cut):
+                raise DataError(
+                    f"the cutpoints of {join_names(names)} were chosen from exact counts of a confidential variable. Choose them "
+                    "from noisy ones, by vault.add and vault.cutpoints, give edges of your own, or say exact=True."
+                )
         version = max(self.versions(name), default=0) + 1
         earlier = [self.dataset(name, v) for v in self.versions(name)]
         folder = self.folder / "datasets" / name / str(version)
