@@ -63,7 +63,7 @@ def analyses() -> list[type[Analysis]]:
     found = [
         c for c in registered("analysis").values() if c.__module__.startswith("sfumato.") and issubclass(c, Analysis)
     ]
-    return [c for c in found if c is not DryRun]
+    return sorted((c for c in found if c is not DryRun), key=lambda c: c.name)
 
 
 _TEXTS, _NUMBERS = ("sex", "region", "sick", "work", "age", "pay"), ("age", "hours", "pay", "wealth")
@@ -117,7 +117,7 @@ def random_universe(rng: np.random.Generator) -> Any:
     }  # fmt: skip
     pieces = []
     for _ in range(rng.choice([0, 1, 1, 1, 2])):
-        names = rng.choice(list(levels), rng.choice([1, 1, 2, 3]), replace=False)
+        names = rng.choice(list(levels), rng.choice([1, 2, 3, 4]), replace=False)
         pieces.append({
             str(n): [str(v) for v in rng.choice(levels[n], rng.integers(1, len(levels[n])), replace=False)] for n in names
         })  # fmt: skip
