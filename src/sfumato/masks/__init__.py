@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sfumato.masks.identifiers import RemoveIdentifiers as RemoveIdentifiers
     from sfumato.masks.local_privacy import GaussianMechanism as GaussianMechanism
     from sfumato.masks.local_privacy import LaplaceNoise as LaplaceNoise
+    from sfumato.masks.local_suppression import LocalSuppression as LocalSuppression
+    from sfumato.masks.local_suppression import RiskSuppression as RiskSuppression
     from sfumato.masks.matrix_mask import Displace as Displace
     from sfumato.masks.matrix_mask import MatrixMask as MatrixMask
     from sfumato.masks.matrix_mask import MultiplyColumns as MultiplyColumns
