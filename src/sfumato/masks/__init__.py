@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from sfumato.masks.rare_categories import RecodeRare as RecodeRare
     from sfumato.masks.recoding import Generalise as Generalise
     from sfumato.masks.recoding import Recode as Recode
+    from sfumato.masks.record_swap import RecordSwap as RecordSwap
+    from sfumato.masks.record_swap import Substitution as Substitution
     from sfumato.masks.romm import ROMM as ROMM
     from sfumato.masks.rounding import RandomRound as RandomRound
     from sfumato.masks.rounding import Round as Round
