@@ -412,7 +412,7 @@ def _improve(codes, sizes, amounts, rows, state, cost, unit, limits, most, near,
     hidden, lack, counts, held = state
     seed = np.array([12345], np.int64)
     favour, loose, order = np.ones(rows), np.zeros(rows, np.bool_), np.arange(rows)
-    now = _price(hidden, cost)
+    taste, now = cost.copy(), _price(hidden, cost)
     best = now
     top = hidden.copy()
     for turn in range(rounds):
@@ -425,12 +425,15 @@ def _improve(codes, sizes, amounts, rows, state, cost, unit, limits, most, near,
         for i in range(rows - 1, 0, -1):
             j = int(_next(seed) * (i + 1))
             order[i], order[j] = order[j], order[i]
-        for _ in range(int(_next(seed) * 4)):
+        few = 4 if turn % 3 else 1 + 2 * rows  # now and then nearly all is drawn anew
+        for _ in range(int(_next(seed) * few)):
             e, c = int(_next(seed) * rows), int(_next(seed) * cost.size)
             if not (hidden[e] >> c) & 1 and _row_price(hidden[e], cost) + cost[c] <= budget[e] * (1 + 1e-9):
                 _hide(codes, sizes, amounts, rows, e, 1 << c, state, limits)
         _cover(codes, sizes, amounts, rows, state, cost, unit, limits, most, near, own, budget, favour, loose)
-        _restore(codes, sizes, amounts, rows, state, cost, limits, order)
+        for c in range(cost.size):
+            taste[c] = cost[c] * (0.5 + _next(seed))
+        _restore(codes, sizes, amounts, rows, state, taste, limits, order)
         price = _price(hidden, cost)
         if price < best - 1e-9:
             best = price
