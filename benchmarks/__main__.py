@@ -20,6 +20,7 @@ CLAIMS = (
     "counts",
     "diversity",
     "suda",
+    "local_suppression",
     "calibration",
     "linkage",
     "inferential",

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from samples import release, seen
 from scipy.optimize import approx_fprime
-from scipy.stats import binom, hypergeom, nbinom
+from scipy.stats import betabinom, binom, hypergeom, nbinom
+from scipy.stats import dirichlet_multinomial as urns
 
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.risk import PopulationUniques
@@ -20,6 +21,7 @@ from sfumato.risk.population_uniques import (
     UniquesEstimate,
     _seen_once,
     chosen,
+    dirichlet_multinomial,
     pitman,
     poisson_gamma,
     slide_negative_binomial,
@@ -118,6 +120,34 @@ def test_pitmans_share_is_the_chance_to_stay_alone_while_the_others_come() -> No
     )
 
 
+def test_the_dirichlet_multinomial_share_is_that_of_a_beta_binomial_count_of_each_key() -> None:
+    file = seen(np.random.default_rng(2).multinomial(2_000, np.random.default_rng(3).dirichlet(np.full(600, 0.7))))
+    found = dirichlet_multinomial(file, 0.2)
+    kappa, keys = found.parameters["kappa"], found.parameters["keys of the population"]
+    total = round(file.records / 0.2)
+    alone = betabinom(total, kappa, kappa * (keys - 1)).pmf(1)
+    assert found.share == pytest.approx(keys * alone / total, rel=1e-6)
+    assert found.interval[0] < found.share < found.interval[1]
+
+
+def test_the_dirichlet_multinomial_parameters_maximise_the_likelihood_that_scipy_gives() -> None:
+    """The likelihood of which keys have how many records, over all ways to name the keys of K."""
+    counts = np.random.default_rng(4).multinomial(600, np.random.default_rng(5).dirichlet(np.full(150, 0.6)))
+    file = seen(counts)
+    fit = dirichlet_multinomial(file, 0.1).parameters
+    some = counts[counts > 0]
+
+    def log_likelihood(kappa: float, keys: int) -> float:
+        padded = np.concatenate([some, np.zeros(keys - len(some), int)])
+        named = math.lgamma(keys + 1) - math.lgamma(keys - len(some) + 1)
+        return float(urns.logpmf(padded, np.full(keys, kappa), 600)) + named
+
+    keys = round(fit["keys of the population"])
+    here = log_likelihood(fit["kappa"], keys)
+    for kappa, other in ((1.05, 0), (0.95, 0), (1.0, 6), (1.0, -6), (0.97, 6), (1.03, -6)):
+        assert log_likelihood(kappa * fit["kappa"], keys + other) <= here + 1e-3
+
+
 def slide_pmf(f: Any, a: float, p: float, pi: float) -> Any:
     """P(f) of F - 1 ~ NegBin(a, p) and f ~ Bin(F, π), by summing over F."""
     F = np.arange(1, 3000)
@@ -160,6 +190,7 @@ def test_parameters_maximise_the_likelihood_of_classes_that_are_seen(
         (pitman, lambda g: restaurant(g, 8000, 40, 0.45)),
         (slide_negative_binomial, lambda g: 1 + g.negative_binomial(0.4, 0.05, 1500)),
         (poisson_gamma, lambda g: g.negative_binomial(0.5, 0.05, 2500)),
+        (dirichlet_multinomial, lambda g: g.multinomial(20_000, g.dirichlet(np.full(2_500, 0.5)))),
     ],
 )
 @pytest.mark.parametrize("pi", [0.1, 0.3])

@@ -43,9 +43,11 @@ VALUES: dict[str, dict[str, Any]] = {
     "train_on_masked": {"column": "pay"},
     "population_uniques": {"missing": "value"},
     "prediction_risk": {"column": "pay", "given": ("rent",)},
+    "record_swap": {"areas": ("rent",), "keys": ("age", "sex"), "carry": None},
 }
 """What classes are given that need one of several optional parameters, or that have choices which these data rule out: the file
-has no strata of households (tests/test_masks_records.py has them). Where missing ages match anybody, no record is unique
+has no strata of households (tests/test_masks_records.py has them), and of its columns only the rent is the same in a household, as
+an area is (tests/test_record_swap.py). Where missing ages match anybody, no record is unique
 (tests/test_match_risk.py)."""
 
 AS_DECLARED = {("t_closeness", "distance"), *((name, "against") for name in ("cap", "disco", "rapid", "tcap"))}

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from . import classes as classes
     from . import column_pairs as column_pairs
     from . import forest as forest
+    from . import gap_programs as gap_programs
+    from . import gaps as gaps
     from . import keyed_numbers as keyed_numbers
     from . import loglinear as loglinear
     from . import matching as matching

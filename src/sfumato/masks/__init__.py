@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sfumato.masks.identifiers import RemoveIdentifiers as RemoveIdentifiers
     from sfumato.masks.local_privacy import GaussianMechanism as GaussianMechanism
     from sfumato.masks.local_privacy import LaplaceNoise as LaplaceNoise
+    from sfumato.masks.local_suppression import LocalSuppression as LocalSuppression
+    from sfumato.masks.local_suppression import RiskSuppression as RiskSuppression
     from sfumato.masks.matrix_mask import Displace as Displace
     from sfumato.masks.matrix_mask import MatrixMask as MatrixMask
     from sfumato.masks.matrix_mask import MultiplyColumns as MultiplyColumns
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from sfumato.masks.rare_categories import RecodeRare as RecodeRare
     from sfumato.masks.recoding import Generalise as Generalise
     from sfumato.masks.recoding import Recode as Recode
+    from sfumato.masks.record_swap import RecordSwap as RecordSwap
+    from sfumato.masks.record_swap import Substitution as Substitution
     from sfumato.masks.romm import ROMM as ROMM
     from sfumato.masks.rounding import RandomRound as RandomRound
     from sfumato.masks.rounding import Round as Round

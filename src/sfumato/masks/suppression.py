@@ -398,13 +398,7 @@ class SuppressValues(Mask):
         """Suppress the values."""
         out = batch
         for name in self.columns:
-            hit = self._hit(batch, name, self.homes.facts)
-            if batch.column(name).kind is Kind.NUMBER:
-                values = np.where(hit, np.nan, batch.numbers(name))
-                out = out.replace(name, lambda values=values: values)  # type: ignore[misc]
-            else:
-                codes = batch.column(name).codes[0]
-                out = out.with_codes(name, np.where(hit & ~batch.missing(name), -1, codes))
+            out = without_values(out, name, self._hit(batch, name, self.homes.facts))
         return out
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
@@ -423,6 +417,14 @@ class SuppressValues(Mask):
             count = int((gone & ~batch.missing(name)).sum())
             says = f"{name}: no value is released where {self.where}; {count:,} of {len(hit):,} are suppressed"
             yield Guarantee(step, says, "all released values checked")
+
+
+def without_values(batch: Batch, name: str, hit: Flags) -> Batch:
+    """Return the batch with a column's values missing where `hit` (n,) is true."""
+    if batch.column(name).kind is Kind.NUMBER:
+        values = np.where(hit, np.nan, batch.numbers(name))
+        return batch.replace(name, lambda: values)
+    return batch.with_codes(name, np.where(hit & ~batch.missing(name), -1, batch.column(name).codes[0]))
 
 
 class SuppressColumns(Mask):

@@ -287,6 +287,34 @@ def pitman(seen: Frequencies, pi: float) -> UniquesEstimate:
     return UniquesEstimate(best.share, best.interval, {"theta": theta, "alpha": alpha})
 
 
+def dirichlet_multinomial(seen: Frequencies, pi: float) -> UniquesEstimate:
+    """Return the estimate of the Dirichlet-multinomial model with K keys and κ (Takemura 1999), by maximum likelihood.
+
+    It is Pitman's formula with a negative α = -κ and θ = Kκ, so the same expected share of unique persons: that of F = 1 in K
+    keys, each with F ~ BetaBin(N, κ, κ(K - 1)). K is estimated, and may lie between whole numbers.
+    """
+    _several_sizes(seen, "dirichlet_multinomial")
+    n, u, total = seen.records, seen.classes, seen.records / pi
+
+    def unpack(x: Numbers) -> tuple[float, float]:
+        return math.exp(x[0]), u + math.exp(x[1])
+
+    def log_likelihood(x: Numbers) -> float:
+        kappa, keys = unpack(x)
+        chosen_keys = (u - 1) * math.log(kappa) + float(_log_falling(keys - 1, np.array([u - 1]))[0])
+        within = float(seen.counts @ (gammaln(seen.sizes + kappa) - gammaln(1 + kappa)))
+        return chosen_keys - _rising(kappa * keys + 1, n - 1, 1.0) + within
+
+    def share(x: Numbers) -> float:
+        kappa, keys = unpack(x)
+        return math.exp(_rising(kappa * (keys - 1), total - 1, 1.0) - _rising(kappa * keys + 1, total - 1, 1.0))
+
+    start = np.array([-1.0, math.log(max(u, 2.0))])
+    best = _valid(fit(log_likelihood, share, start), "dirichlet_multinomial")
+    kappa, keys = unpack(best.x)
+    return UniquesEstimate(best.share, best.interval, {"kappa": kappa, "keys of the population": keys})
+
+
 def slide_negative_binomial(seen: Frequencies, pi: float) -> UniquesEstimate:
     """Return the estimate of the slide negative binomial model (Chen and Keller-McNulty 1998): F - 1 ~ NegBin(a, p).
 
@@ -381,12 +409,13 @@ def _several_sizes(seen: Frequencies, name: str) -> None:
         )
 
 
-Model = Literal["dankar", "zayatz", "pitman", "snb", "poisson_gamma"]
+Model = Literal["dankar", "zayatz", "pitman", "snb", "poisson_gamma", "dirichlet_multinomial"]
 MODELS: dict[str, Callable[[Frequencies, float], UniquesEstimate]] = {
     "zayatz": zayatz,
     "pitman": pitman,
     "snb": slide_negative_binomial,
     "poisson_gamma": poisson_gamma,
+    "dirichlet_multinomial": dirichlet_multinomial,
 }
 NAMES = {
     "dankar": "rule of Dankar et al.",
@@ -394,6 +423,7 @@ NAMES = {
     "pitman": "model of Pitman",
     "snb": "slide negative binomial model",
     "poisson_gamma": "Poisson-gamma model",
+    "dirichlet_multinomial": "Dirichlet-multinomial model",
 }
 SMALL = 0.1
 """Sampling fraction up to which the rule of Dankar et al. takes Pitman's model."""

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from sfumato.tables.exports import read_sdmx_csv as read_sdmx_csv
     from sfumato.tables.exports import sdmx_csv as sdmx_csv
     from sfumato.tables.exports import write_table as write_table
+    from sfumato.tables.frequency_measures import AssociationKept as AssociationKept
+    from sfumato.tables.frequency_measures import GroupDisclosure as GroupDisclosure
+    from sfumato.tables.frequency_measures import TableEntropy as TableEntropy
     from sfumato.tables.knowledge import KnownBounds as KnownBounds
     from sfumato.tables.largest_contributors import singletons as singletons
     from sfumato.tables.measures import AnalystCertainty as AnalystCertainty
