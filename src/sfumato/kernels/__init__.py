@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from . import column_pairs as column_pairs
     from . import forest as forest
     from . import keyed_numbers as keyed_numbers
+    from . import lattice as lattice
     from . import loglinear as loglinear
     from . import matching as matching
     from . import microaggregation as microaggregation

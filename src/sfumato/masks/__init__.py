@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sfumato.masks.aggregation import AggregateColumns as AggregateColumns
     from sfumato.masks.aggregation import AggregateRecords as AggregateRecords
     from sfumato.masks.aggregation import RandomAggregation as RandomAggregation
+    from sfumato.masks.anonymity.full_domain import FullDomainRecoding as FullDomainRecoding
     from sfumato.masks.coding import BottomCode as BottomCode
     from sfumato.masks.coding import MultivariateTopCode as MultivariateTopCode
     from sfumato.masks.coding import TopCode as TopCode
