@@ -41,6 +41,8 @@ class ClassValues:
     """The distributions in those classes."""
     memory: dict[Any, Any]
     """What was worked out of the values alone, for the next candidate."""
+    fixed: bool = False
+    """Whether `whole` counts all records of the file, these classes being a part of what is released."""
 
     @property
     def column(self) -> str:
@@ -62,7 +64,7 @@ class ClassValues:
         inside = kept[self.rows]
         cell = np.repeat(inside, self.cells.distinct)
         values, counts = self.cells.values[cell], self.cells.counts[cell]
-        whole = np.bincount(values, counts, len(self.whole)).astype(np.int64)
+        whole = self.whole if self.fixed else np.bincount(values, counts, len(self.whole)).astype(np.int64)
         starts = np.concatenate([[0], np.cumsum(self.cells.distinct[inside])]).astype(np.int64)
         used = np.flatnonzero(whole)
         if len(used) == len(whole):
@@ -155,7 +157,7 @@ class ClassModel(ABC):
         return score.value == 0
 
 
-class AtMost(Parametric, family="limit"):
+class AtMost(Parametric, family="bound"):
     """A limit on a measure that classes decide: at most a tenth unique, an average risk of at most 0.05.
 
     Examples

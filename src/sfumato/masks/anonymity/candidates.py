@@ -35,6 +35,8 @@ class ConfidentialColumn:
     codes: Codes
     """The value of each row of the file, shape (r,); -1 where it is missing."""
     memory: dict[Any, Any] = field(default_factory=dict)
+    whole: Whole | None = None
+    """Records of the whole file with each value, where these rows are a part of what is released."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +152,20 @@ class KeyedFile:
         persons = None if self.persons is None else self.persons[rows]
         return replace(self, rows=taken, own=own, persons=persons, columns=columns, records=records)
 
+    def all_released(self) -> KeyedFile:
+        """Return the file as one of which every record is released, so that classes are compared with all of it."""
+        columns = {}
+        for name, column in self.columns.items():
+            known = column.codes >= 0
+            whole = np.bincount(column.codes[known], self.counts[known], len(column.values)).astype(np.int64)
+            columns[name] = replace(column, whole=whole)
+        return replace(self, columns=columns)
+
+    def grouped(self, groups: NDArray[Any]) -> Candidate:
+        """Return the candidate whose classes are groups of rows, numbered from 0, shape (r,)."""
+        sizes = np.bincount(groups, self.counts).astype(np.int64)
+        return Candidate(self, (), groups, sizes, np.zeros(0, np.int64))
+
     def at(self, levels: Levels) -> Candidate:
         """Return the candidate of one level for each key."""
         return self.under([key.maps[level] for key, level in zip(self.keys, levels, strict=True)], levels)
@@ -199,9 +215,10 @@ class Candidate:
         if not known.all():
             rows, place = np.unique(place[known], return_inverse=True)
             codes, counts = column.codes[known], counts[known]
-        whole = np.bincount(codes, counts, levels).astype(np.int64)
+        fixed = column.whole is not None
+        whole = np.bincount(codes, counts, levels).astype(np.int64) if column.whole is None else column.whole
         cells = class_cells(place, codes, counts, levels) if len(rows) else ClassCells(*(np.zeros(0, np.int64),) * 3)  # type: ignore[arg-type]
-        found = ClassValues(column.attribute, column.kind, column.values, whole, rows, cells, column.memory)
+        found = ClassValues(column.attribute, column.kind, column.values, whole, rows, cells, column.memory, fixed)
         return found if whole.all() else found.keep(np.ones(len(self.sizes), bool))
 
     def gains(self) -> Numbers:

@@ -24,6 +24,10 @@ from sfumato.typing import Codes
 class LevelSolution(LatticeSolution):
     """A solution of full-domain recoding."""
 
+    def relabelled(self, keys: Sequence[KeyLevels]) -> Sequence[KeyLevels]:
+        """Return the keys as they are: their labels are those of levels."""
+        return keys
+
     def labels(self, keys: Sequence[KeyLevels], codes: Codes) -> Codes:
         """Return the label of each key for each record, shape (keys, n)."""
         return np.stack([key.paths[level][own] for key, level, own in zip(keys, self.levels, codes, strict=True)])

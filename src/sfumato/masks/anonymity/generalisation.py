@@ -41,6 +41,10 @@ class Solution(Protocol):
         """Return the label of each key for each record, shape (keys, n); -1 in the first key where there is none."""
         ...
 
+    def relabelled(self, keys: Sequence[KeyLevels]) -> Sequence[KeyLevels]:
+        """Return the keys with all labels that the solution releases."""
+        ...
+
     def words(self) -> str:
         """Return how good it is, in words."""
         ...
@@ -185,6 +189,7 @@ class Generalisation(Mask, abstract=True):
 
     def _learn(self, data: Microdata, batch: Batch, keys: tuple[KeyLevels, ...], solution: Solution) -> Self:
         """Return the mask with a solution, and with the records that are suppressed in these data."""
+        keys = tuple(solution.relabelled(keys))
         file, rows = keyed_file(batch, keys, self._confidential, self.weights, self._people(keys))
         labels = solution.labels(keys, file.rows.codes)
         kept_rows = self._kept_rows(file, labels)
@@ -200,7 +205,7 @@ class Generalisation(Mask, abstract=True):
         kept: Keys | None = None
         strata, ratio = np.zeros(0, np.uint64), np.zeros(0)
         if lost:
-            released = combined(_relabelled(batch, keys, labels[:, rows]), [key.name for key in keys])
+            released = combined(relabelled_batch(batch, keys, labels[:, rows]), [key.name for key in keys])
             kept = np.unique(released[keep])
             keep = at_key(kept, released) >= 0
             strata, ratio = weight_ratios(batch, keep, checked_weights(batch))
@@ -243,7 +248,7 @@ class Generalisation(Mask, abstract=True):
         """Generalise the keys, and leave suppressed records out."""
         facts: Facts = self.rule.facts
         codes = np.stack([key.codes(batch) for key in facts.keys])
-        out = _relabelled(batch, facts.keys, facts.solution.labels(facts.keys, codes))
+        out = relabelled_batch(batch, facts.keys, facts.solution.labels(facts.keys, codes))
         if facts.kept is None:
             return out
         keep = at_key(facts.kept, combined(out, [key.name for key in facts.keys])) >= 0
@@ -300,7 +305,7 @@ def _no_unique(outcome: Release, snooper: Snooper) -> bool:
     return bool(score.details["unique records"] == 0)
 
 
-def _relabelled(batch: Batch, keys: Sequence[KeyLevels], labels: Codes) -> Batch:
+def relabelled_batch(batch: Batch, keys: Sequence[KeyLevels], labels: Codes) -> Batch:
     """Return records with their keys released as labels, shape (keys, n); codes for missing stay where nothing covers them."""
     out = batch
     for key, mine in zip(keys, labels, strict=True):
@@ -321,5 +326,5 @@ def relabelled(data: Microdata, keys: Sequence[KeyLevels], solution: Solution) -
     """Return a file with its keys released as a solution says, no record left out."""
     batch = data.batch()
     codes = np.stack([key.codes(batch) for key in keys])
-    out = _relabelled(batch, keys, solution.labels(keys, codes))
+    out = relabelled_batch(batch, keys, solution.labels(keys, codes))
     return Microdata(data.engine.hold(out.rows), data.schema)

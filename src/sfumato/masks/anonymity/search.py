@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.errors import plural
 from sfumato.lazy import pd
 from sfumato.masks.anonymity.candidates import Candidate, KeyedFile, Levels, Rules, Verdict
-from sfumato.typing import Flags, Numbers
+from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     import pandas
@@ -172,18 +172,13 @@ class LatticeSearch:
 
     def _marginal(self, weights: Numbers | None = None) -> list[Numbers]:
         """Return for each key what its levels add to the score of all rows, or of rows with some weights, shape (levels,)."""
-        codes, amounts = self.file.codes, self.file.counts if weights is None else weights
-        found = []
-        for j, (key, (low, high)) in enumerate(zip(self.file.keys, self.ranges, strict=True)):
-            mass = np.bincount(codes[j], amounts, len(key.values) + 1)
-            found.append(self.file.scale[j] * (key.gains[low : high + 1] * mass).sum(axis=1))
-        return found
+        return _marginal_gains(self.file, self.ranges, self.file.counts if weights is None else weights)
 
     def _walk(self, start: float) -> float:
         """Look at every node that may be best, most promising first; return a bound on those that were not reached in time."""
         bound = np.full(self.shape, 0.0 if self._shrinks else math.inf)
         if self._additive:
-            bound = _outer(self._marginal()) + self.file.unknown
+            bound = additive_bounds(self.file, self.ranges)
         order = np.argsort(-bound if self._additive else _coarseness(self.shape), axis=None, kind="stable")
         dead, flat = np.zeros(self.shape, bool), bound.reshape(-1)
         static = flat.copy() if self._additive else None
@@ -299,6 +294,19 @@ class LatticeSearch:
                 (sum(float(whole[int(j)].max()) for j in part)) if found is None else found.bound - self.file.unknown
             )
         return total
+
+
+def _marginal_gains(file: KeyedFile, ranges: tuple[tuple[int, int], ...], amounts: Numbers | Whole) -> list[Numbers]:
+    found = []
+    for j, (key, (low, high)) in enumerate(zip(file.keys, ranges, strict=True)):
+        mass = np.bincount(file.codes[j], amounts, len(key.values) + 1)
+        found.append(file.scale[j] * (key.gains[low : high + 1] * mass).sum(axis=1))
+    return found
+
+
+def additive_bounds(file: KeyedFile, ranges: tuple[tuple[int, int], ...]) -> Numbers:
+    """Return the granularity of every node of a lattice if nothing had to be suppressed, shape (levels of each key)."""
+    return _outer(_marginal_gains(file, ranges, file.counts)) + file.unknown
 
 
 def _outer(parts: list[Numbers]) -> Numbers:
