@@ -281,7 +281,8 @@ class LatticeSearch:
             return math.inf if not self._shrinks else 0.0
         count, total = len(self.file.keys), self.file.unknown
         parts = np.array_split(
-            np.argsort([-n for n in self.shape], kind="stable"), math.ceil(math.log(self.nodes, 20_000))
+            np.argsort([-n for n in self.shape], kind="stable"),
+            max(2, math.ceil(math.log(self.nodes, min(20_000, MOST_NODES)))),
         )
         whole = self._marginals
         for part in parts:
