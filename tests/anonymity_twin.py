@@ -8,9 +8,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sfumato import Microdata
 from sfumato.schema import Attribute, Role, Scale, Schema, TreeHierarchy, read_hierarchy_csv
@@ -198,12 +200,22 @@ def best(
     return found
 
 
-def best_by_counting(names: Sequence[str], k: int, limits: Sequence[float]) -> dict[float, float]:
-    """Return the best granularity of k-anonymous Adult at each limit, every node counted by sorting."""
+def best_by_counting(
+    names: Sequence[str],
+    k: int,
+    limits: Sequence[float],
+    holds: Callable[[NDArray[np.float64], float], Any] | None = None,
+) -> dict[float, float]:
+    """Return the best granularity of k-anonymous Adult at each limit, every node counted by sorting.
+
+    `holds` gets the share of the rich in each class, and among all released records.
+    """
     header, rows = adult_rows()
     trees = adult_trees(names)
-    distinct_rows = Counter(tuple(row[header.index(n)] for n in names) for row in rows)
+    places = [header.index(n) for n in names]
+    distinct_rows = Counter((*(row[i] for i in places), row[header.index(SALARY)] if holds else "") for row in rows)
     weight = np.array(list(distinct_rows.values()))
+    rich = weight * np.array([row[-1] == ">50K" for row in distinct_rows])
     labels, gains = [], []
     for j, tree in enumerate(trees):
         at = {row[0]: i for i, row in enumerate(tree)}
@@ -219,7 +231,12 @@ def best_by_counting(names: Sequence[str], k: int, limits: Sequence[float]) -> d
         for own, level in zip(labels, node, strict=True):
             key = key * (int(own[level].max()) + 1) + own[level]
         _, at = np.unique(key, return_inverse=True)
-        kept = np.bincount(at, weight)[at] >= k
+        sizes, shares = np.bincount(at, weight), np.bincount(at, rich) / np.bincount(at, weight)
+        ok, before = sizes >= k, -1
+        while holds is not None and ok.sum() not in (0, before):
+            before = ok.sum()
+            ok = ok & holds(shares, float(np.einsum("i,i", sizes, shares * ok) / sizes[ok].sum()))
+        kept = ok[at]
         lost = int(weight[~kept].sum())
         score = (
             float((sum(g[v] for g, v in zip(gains, node, strict=True)) * weight * kept).sum()) / len(names) / len(rows)
