@@ -79,7 +79,7 @@ def test_fixed_levels_spend_nothing_on_the_search() -> None:
 def test_levels_are_drawn_in_proportion_to_the_exponential_of_their_score() -> None:
     """Two levels: the values themselves, with all 200 records in large classes, or the root, which gains nothing."""
     data = microdata({"a": {"hierarchy": TREE}}, a=["x"] * 100 + ["y"] * 100)
-    mask = SafePub(epsilon=4.0, delta=0.05, epsilon_search=0.2)
+    mask = SafePub(epsilon=1.0, delta=0.05, epsilon_search=0.2)
     least = math.ceil(mask.k / mask.beta)
     assert least <= 100
     odds = math.exp(0.2 * 200 / least)

@@ -158,7 +158,7 @@ class Generalisation(Mask, abstract=True):
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Search for the best release."""
         batch = self._read(data)
-        keys = tuple(key_levels(batch, name, self.k) for name in self.targets(data.schema))
+        keys = tuple(key_levels(batch, name) for name in self.targets(data.schema))
         file, _ = keyed_file(batch, keys, self._confidential, self.weights, self._people(keys))
         return self._learn(data, batch, keys, self.solve(file, data))
 

@@ -21,7 +21,9 @@ from sfumato.schema.hierarchy import ROOT, label_of
 from sfumato.typing import Codes, Flags, Numbers
 
 _STEP = 4
-"""Categories of a key without a hierarchy are merged up to sizes that grow by this factor from level to level."""
+"""Categories of a key without a hierarchy are merged up to sizes that grow by this factor from level to level: 4, 16, 64 records.
+
+They do not depend on k, so that releases for different k choose among the same levels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +133,7 @@ class KeyLevels:
         return (*path, ROOT)
 
 
-def key_levels(batch: Batch, name: str, least: int) -> KeyLevels:
+def key_levels(batch: Batch, name: str) -> KeyLevels:
     """Return the levels of a key: by its hierarchy; without one, rare categories and neighbouring numbers are merged."""
     attribute = batch.schema[name]
     if batch.column(name).kind is Kind.OTHER:
@@ -153,9 +155,9 @@ def key_levels(batch: Batch, name: str, least: int) -> KeyLevels:
     if attribute.hierarchy is not None:
         paths = _paths_of(attribute, values)
     elif places is not None:
-        paths = _ranges(batch, attribute, values, sizes, least)
+        paths = _ranges(batch, attribute, values, sizes)
     else:
-        paths, new = _others([label_of(v) for v in values], sizes, least)
+        paths, new = _others([label_of(v) for v in values], sizes)
     return _assembled(attribute, [label_of(v) for v in values], paths, places, new)
 
 
@@ -226,20 +228,20 @@ def _place(attribute: Attribute, value: Any) -> float:
 # --- Levels of a key without a hierarchy: small categories become "other", small neighbours become ranges.
 
 
-def _thresholds(total: int, least: int) -> list[int]:
+def _thresholds(total: int) -> list[int]:
     """Return how many records a category needs at least on each level between the value and the root."""
-    found, size = [], max(least, 2)
+    found, size = [], _STEP
     while 2 * size <= total:
         found.append(size)
         size *= _STEP
     return found
 
 
-def _others(values: Sequence[str], sizes: NDArray[Any], least: int) -> tuple[list[tuple[str, ...]], str | None]:
+def _others(values: Sequence[str], sizes: NDArray[Any]) -> tuple[list[tuple[str, ...]], str | None]:
     """Return the paths of unordered categories: below a number of records they are merged; and the label for new values."""
     paths = [[value] for value in values]
     label: str | None = None
-    for limit in _thresholds(int(sizes.sum()), least):
+    for limit in _thresholds(int(sizes.sum())):
         gone = sizes < limit
         if gone.sum() < 2 or gone.all():
             continue
@@ -249,13 +251,11 @@ def _others(values: Sequence[str], sizes: NDArray[Any], least: int) -> tuple[lis
     return [(*path, ROOT) for path in paths], label
 
 
-def _ranges(
-    batch: Batch, attribute: Attribute, values: Sequence[Any], sizes: NDArray[Any], least: int
-) -> list[tuple[str, ...]]:
+def _ranges(batch: Batch, attribute: Attribute, values: Sequence[Any], sizes: NDArray[Any]) -> list[tuple[str, ...]]:
     """Return the paths of ordered values: neighbours are merged into ranges of ever more records."""
     paths = [[label_of(value)] for value in values]
     groups = list(range(len(values)))
-    for limit in _thresholds(int(sizes.sum()), least):
+    for limit in _thresholds(int(sizes.sum())):
         counts = np.bincount(groups, sizes).astype(np.int64).tolist()
         merged = neighbours(counts, limit)
         if merged[-1] + 1 in (len(counts), 1):

@@ -58,7 +58,8 @@ class LocalSolution:
     def words(self) -> str:
         """Return in words how good it is."""
         classes = sum(len(step.sizes) for step in self.steps)
-        return f"granularity {self.score:.4f}, {classes:,} classes on {len(self.steps):,} choices of levels"
+        known = "" if math.isnan(self.score) else f"granularity {self.score:.4f}, "
+        return f"{known}{classes:,} classes on {len(self.steps):,} choices of levels"
 
     def frame(self) -> Any:
         """Return the choices of levels, from fine to coarse: classes and records that are released on each."""
@@ -150,7 +151,7 @@ class LocalRecoding(Generalisation):
         from sfumato.masks.anonymity.key_levels import key_levels
 
         batch = self._read(data)
-        keys = tuple(key_levels(batch, name, self.k) for name in self.targets(data.schema))
+        keys = tuple(key_levels(batch, name) for name in self.targets(data.schema))
         return self._learn(data, batch, keys, read_local(path, keys))
 
 

@@ -91,7 +91,8 @@ class Mondrian(Generalisation):
 
     Each time the key is cut on which a box is widest. A key in order is cut at the median, and released as a range of the values
     that occur in the box; a key with a hierarchy is cut into the labels one level below, and released as the lowest label that
-    covers the box. Strict cuts put equal values on one side; relaxed ones may divide the records at the median among both sides.
+    covers the box. Labels that do not hold alone stay together under the label of the box. Strict cuts put equal values on one side;
+    relaxed ones may divide the records at the median among both sides.
 
     Examples
     --------
@@ -203,6 +204,19 @@ class Partition:
             return np.zeros(len(held), bool)
         return held
 
+    def _parts(self, rows: Whole, part: Whole) -> tuple[Whole, Whole, Flags]:
+        """Return the part of each row, numbered from 0 by box, a row of each part, and whether it holds."""
+        pairs = self.box[rows] * (int(part.max()) + 2) + part[rows]
+        _, first, groups = np.unique(pairs, return_index=True, return_inverse=True)
+        return groups, first, self._hold(groups, rows)
+
+    def _remainders(self, rows: Whole, chosen: Whole, groups: Whole, first: Whole, holds: Flags) -> Whole:
+        """Return the rows of labels that do not hold alone, where others of the box do: together they keep the label of the box."""
+        parents = self.box[rows[first]]
+        along = ~self.ordered[chosen]
+        some = np.bincount(parents, holds, len(along)) > 0
+        return np.asarray(rows[~holds[groups] & (some & along)[self.box[rows]]])
+
     def _within_limits(self, good: Flags, parts: Whole) -> Flags:
         """Return which boxes to cut so that the limits for the whole file hold: the larger half of them, until they do."""
         sizes = np.bincount(self.box, self.file.counts, len(good))
@@ -227,10 +241,11 @@ class Partition:
             rows = np.flatnonzero(of_row == j)
             part[rows] = self._sides(j, rows)
         rows = np.flatnonzero(rows_of)
-        pairs = self.box[rows] * (int(part.max()) + 1) + part[rows]
-        _, first, groups = np.unique(pairs, return_index=True, return_inverse=True)
+        groups, first, holds = self._parts(rows, part)
+        if len(again := self._remainders(rows, chosen, groups, first, holds)):
+            part[again] = int(part.max()) + 1
+            groups, first, holds = self._parts(rows, part)
         parents = self.box[rows[first]]
-        holds = self._hold(groups, rows)
         count = np.bincount(parents, minlength=len(chosen))
         good = (np.bincount(parents, holds, len(chosen)) == count) & (count > 1)
         if self.rules.limits:

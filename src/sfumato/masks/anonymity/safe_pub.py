@@ -102,6 +102,10 @@ class SafePub(Mask):
         above=True,
         high=10,
     )
+    fraction: float | None = param(
+        default=None, doc="β, the probability with which a record is sampled; 1 - e^-ε, the largest that is allowed, if none",
+        low=0, above=True, high=1,
+    )  # fmt: skip
     levels: Mapping[str, int] | None = param(
         default=None, doc="the level of each key, chosen without looking at the data", columns="weights", low=0, integer=True,
         of_data="nothing",
@@ -110,13 +114,18 @@ class SafePub(Mask):
         default=None, doc="how much each key matters when levels are chosen; 1 if not named", columns="weights", low=0,
         of_data="nothing",
     )  # fmt: skip
-    rule: Any = learned("columns", "epsilon", "delta", "epsilon_search", "levels", "weights", default=None)
+    rule: Any = learned("columns", "epsilon", "delta", "epsilon_search", "fraction", "levels", "weights", default=None)
 
     @override
     def validate(self) -> None:
         if self.levels is None and self.epsilon_search >= self.epsilon:
             raise ParameterError(
                 "epsilon_search of safe_pub is a part of epsilon, so it must be less. Lower it, or give levels."
+            )
+        if self.fraction is not None and self.fraction > (most := -math.expm1(-self._spent)) * (1 + 1e-12):
+            raise ParameterError(
+                f"fraction of safe_pub must be at most 1 - e^-ε = {most:.4g}, ε being what is left for the sample. Lower it, or "
+                "raise epsilon."
             )
 
     def with_(self, **changes: Any) -> Self:
@@ -131,8 +140,8 @@ class SafePub(Mask):
 
     @property
     def beta(self) -> float:
-        """The probability with which a record is sampled: 1 - e^-ε, the largest that the theorem allows."""
-        return -math.expm1(-self._spent)
+        """The probability with which a record is sampled: 1 - e^-ε, the largest that the theorem allows, unless another is given."""
+        return -math.expm1(-self._spent) if self.fraction is None else self.fraction
 
     @property
     def k(self) -> int:
@@ -180,7 +189,7 @@ class SafePub(Mask):
             except SchemaError as error:
                 raise DataError(f"column '{name}': {error}") from None
         batch = data.batch(names)
-        return batch, tuple(key_levels(batch, name, 2) for name in names)
+        return batch, tuple(key_levels(batch, name) for name in names)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Draw the levels, then the sample, and count who looks the same there."""
