@@ -8,8 +8,8 @@ __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 
 if TYPE_CHECKING:
     from sfumato.contract.class_model import AtMost as AtMost
+    from sfumato.contract.class_model import CandidateClasses as CandidateClasses
     from sfumato.contract.class_model import ClassModel as ClassModel
-    from sfumato.contract.class_model import ClassTable as ClassTable
     from sfumato.contract.class_model import ClassValues as ClassValues
     from sfumato.contract.draws import Draws as Draws
     from sfumato.contract.draws import check_draws as check_draws

@@ -80,7 +80,7 @@ class ClassValues:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassTable:
+class CandidateClasses:
     """The c classes of a candidate release by its keys, each with at least one record."""
 
     sizes: Whole
@@ -99,7 +99,7 @@ class ClassTable:
         """Return the values of a confidential column."""
         return (self.values or {})[column]
 
-    def keep(self, kept: Flags) -> ClassTable:
+    def keep(self, kept: Flags) -> CandidateClasses:
         """Return some of the classes, shape (c,), as if the records of the others were not released."""
         persons = None if self.persons is None else self.persons[kept]
         values = None if self.values is None else {name: v.keep(kept) for name, v in self.values.items()}
@@ -136,18 +136,18 @@ class ClassModel(ABC):
         return False
 
     @abstractmethod
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         """Return the classes that it does not allow, shape (c,)."""
 
-    def hopeless(self, table: ClassTable) -> bool:
+    def hopeless(self, table: CandidateClasses) -> bool:
         """Whether it cannot hold, whatever further records are left out."""
         return False
 
-    def amount(self, table: ClassTable) -> float:
+    def amount(self, table: CandidateClasses) -> float:
         """Return the measure of a candidate: the share of records in classes that it does not allow."""
         return float(table.sizes[self.breaks(table)].sum() / table.sizes.sum())
 
-    def urgency(self, table: ClassTable) -> Numbers:
+    def urgency(self, table: CandidateClasses) -> Numbers:
         """Return which classes to leave out first to lower the measure: those with the smallest numbers, shape (c,)."""
         last = (table.sizes.max(initial=0) + 1.0) * ~self.breaks(table)
         return np.asarray(last + table.sizes, np.float64)
@@ -185,7 +185,7 @@ class AtMost(Parametric, family="bound"):
         """The limit in words."""
         return f"{self.measure.label()} at most {self.limit:g}"
 
-    def holds(self, table: ClassTable) -> bool:
+    def holds(self, table: CandidateClasses) -> bool:
         """Whether the classes of a candidate keep the limit."""
         return not len(table) or bool(self.measure.amount(table) <= self.limit * (1 + ROUNDING))
 

@@ -43,7 +43,7 @@ def _label(codes, tables, begins, before, weights, labels, sizes, firsts, slots,
     return count
 
 
-class Rows:
+class CodedRows:
     """Rows of codes, shape (columns, n), to be counted again and again under other maps of their codes; weights count the rows.
 
     A map of a column is a table from its codes, from 0 up, to coarser codes from 0 up. Memory is reused from call to call: copy
@@ -63,9 +63,9 @@ class Rows:
     def __len__(self) -> int:
         return int(self.codes.shape[1])
 
-    def take(self, rows: NDArray[Any]) -> Rows:
+    def take(self, rows: NDArray[Any]) -> CodedRows:
         """Return some of the rows."""
-        return Rows(self.codes[:, rows], self.weights[rows])
+        return CodedRows(self.codes[:, rows], self.weights[rows])
 
     def classes(self, maps: Sequence[NDArray[Any]], levels: Sequence[int]) -> tuple[Codes, Whole, Whole]:
         """Return each row's class, shape (n,), and each class's weight and first row, shape (c,), under one map for each column.

@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import key_names, missing_rule
-from sfumato.contract import ClassModel, ClassTable, Need, Release, Score, Snooper, param
+from sfumato.contract import CandidateClasses, ClassModel, Need, Release, Score, Snooper, param
 from sfumato.contract.class_model import ROUNDING
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of
@@ -56,7 +56,7 @@ class KAnonymity(RiskMeasure, ClassModel):
         return self.k
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         return np.asarray(table.sizes < self.k)
 
     def of_records(self, values: Numbers) -> float:
@@ -106,7 +106,7 @@ class KMap(RiskMeasure, ClassModel):
         return True
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         return np.round(persons_of(table), 6) < self.k
 
     def of_records(self, values: Numbers) -> float:
@@ -132,7 +132,7 @@ class KMap(RiskMeasure, ClassModel):
         )
 
 
-def persons_of(table: ClassTable) -> Numbers:
+def persons_of(table: CandidateClasses) -> Numbers:
     """Return how many persons look like each class, shape (c,); refuse where there is no table of the population."""
     if table.persons is None:
         raise NotApplicable(f"this needs {Need.POPULATION}.")
@@ -184,22 +184,22 @@ class DeltaPresence(RiskMeasure, ClassModel):
         return True
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         present = _present(table)
         return (present > self.delta_max + ROUNDING) | (present < self.delta_min - ROUNDING)
 
     @override
-    def hopeless(self, table: ClassTable) -> bool:
+    def hopeless(self, table: CandidateClasses) -> bool:
         # somebody who is like no released record is present with probability 0
         reached = float(persons_of(table).sum())
         return self.delta_min > ROUNDING and reached < (table.total or reached) * (1 - ROUNDING)
 
     @override
-    def amount(self, table: ClassTable) -> float:
+    def amount(self, table: CandidateClasses) -> float:
         return float(_present(table).max(initial=0.0))
 
     @override
-    def urgency(self, table: ClassTable) -> Numbers:
+    def urgency(self, table: CandidateClasses) -> Numbers:
         return 1.0 - _present(table)
 
     @override
@@ -241,7 +241,7 @@ class DeltaPresence(RiskMeasure, ClassModel):
         )
 
 
-def _present(table: ClassTable) -> Numbers:
+def _present(table: CandidateClasses) -> Numbers:
     """Return the share of the persons of each class who are in the file, shape (c,); 0 where there are none."""
     persons = persons_of(table)
     return np.where(persons > 0, np.minimum(table.sizes / np.where(persons > 0, persons, 1.0), 1.0), 0.0)

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import ClassModel, ClassTable, Release, Score, Snooper, param
+from sfumato.contract import CandidateClasses, ClassModel, Release, Score, Snooper, param
 from sfumato.contract.class_model import ROUNDING, ClassValues
 from sfumato.data import Kind
 from sfumato.data.classes import Missing
@@ -121,7 +121,7 @@ class LDiversity(RiskMeasure, ClassModel):
         return math.ceil(self.l * (1 - ROUNDING))
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         if len(self.over) > 1 and self.others == "keys":
             raise ParameterError(
                 "a search cannot let the snooper know the other confidential columns. Set others = 'ignored' in l_diversity, or "
@@ -214,7 +214,7 @@ class AlphaK(RiskMeasure, ClassModel):
         return self.k
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         found = table.of(self.column)
         named = [not self.values or label_of(value) in self.values for value in found.values]
         watched, low = np.array(named, np.float64), table.sizes < self.k
@@ -331,22 +331,22 @@ class TCloseness(RiskMeasure, ClassModel):
     def confidential(self) -> tuple[str, ...]:
         return (self.column,)
 
-    def _of_classes(self, table: ClassTable) -> Numbers:
+    def _of_classes(self, table: CandidateClasses) -> Numbers:
         found, apart = table.of(self.column), np.zeros(len(table))
         distance = self.distance or _BY_SCALE[found.attribute.scale]
         apart[found.rows] = _apart(found, distance, found.attribute, found.kind)
         return apart
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         return self._of_classes(table) > self.t + ROUNDING
 
     @override
-    def amount(self, table: ClassTable) -> float:
+    def amount(self, table: CandidateClasses) -> float:
         return float(self._of_classes(table).max(initial=0.0))
 
     @override
-    def urgency(self, table: ClassTable) -> Numbers:
+    def urgency(self, table: CandidateClasses) -> Numbers:
         return 1.0 - self._of_classes(table)
 
     @override
@@ -454,7 +454,7 @@ class FrequencyRule(RiskMeasure, ClassModel, abstract=True):
         """Return an amount for each class (c,), which classes break the rule, what the amount is called, and what to say."""
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         found, low = table.of(self.column), np.zeros(len(table), bool)
         if len(found.rows):
             low[found.rows] = self.find(found)[1]

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import ClassModel, ClassTable, Release, Snooper, param
+from sfumato.contract import CandidateClasses, ClassModel, Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing
 from sfumato.data.households import unit_ids
@@ -396,7 +396,7 @@ class Reidentification(RiskMeasure, ClassModel):
     def uses_population(self) -> bool:
         return self.attacker == "journalist"
 
-    def _of_classes(self, table: ClassTable) -> Numbers:
+    def _of_classes(self, table: CandidateClasses) -> Numbers:
         """Return the probability for each class of a candidate, shape (c,)."""
         if self.attacker == "prosecutor" or (self.attacker == "marketer" and table.persons is None):
             return 1 / table.sizes
@@ -405,15 +405,15 @@ class Reidentification(RiskMeasure, ClassModel):
         return 1 / np.maximum(table.persons, table.sizes)
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         return self._of_classes(table) > self.threshold * (1 + 1e-12)
 
     @override
-    def amount(self, table: ClassTable) -> float:
+    def amount(self, table: CandidateClasses) -> float:
         return self.of_records(np.repeat(self._of_classes(table), table.sizes))
 
     @override
-    def urgency(self, table: ClassTable) -> Numbers:
+    def urgency(self, table: CandidateClasses) -> Numbers:
         return 1 / self._of_classes(table)
 
     def _risks(self, outcome: Release, snooper: Snooper) -> ClassRisks:

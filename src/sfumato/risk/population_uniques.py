@@ -12,7 +12,7 @@ from scipy.special import expit, gammaln, logit
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import ClassModel, ClassTable, Release, Snooper, param
+from sfumato.contract import CandidateClasses, ClassModel, Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, count_of, plural
@@ -420,11 +420,11 @@ class PopulationUniques(RiskMeasure, ClassModel):
     needs_limit: ClassVar[bool] = True
 
     @override
-    def breaks(self, table: ClassTable) -> Flags:
+    def breaks(self, table: CandidateClasses) -> Flags:
         return np.asarray(table.sizes == 1)
 
     @override
-    def amount(self, table: ClassTable) -> float:
+    def amount(self, table: CandidateClasses) -> float:
         sizes, counts = np.unique(table.sizes, return_counts=True)
         seen, n = Frequencies(sizes.astype(np.float64), counts.astype(np.float64)), float(table.sizes.sum())
         if self.fraction is None and table.total is None:

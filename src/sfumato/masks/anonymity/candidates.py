@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato import kernels
-from sfumato.contract.class_model import AtMost, ClassTable, ClassValues, Model, model_measure, model_words
+from sfumato.contract.class_model import AtMost, CandidateClasses, ClassValues, Model, model_measure, model_words
 from sfumato.data import Kind
 from sfumato.data.microdata import Batch
 from sfumato.errors import DataError
@@ -104,7 +104,7 @@ class KeyedFile:
 
     keys: tuple[KeyLevels, ...]
     rows: Any
-    """`kernels.lattice.Rows` of the s rows: codes of the keys, and how many records of the file have them."""
+    """`kernels.lattice.CodedRows` of the s rows: codes of the keys, and how many records of the file have them."""
     own: int
     """r: how many rows have records of the file."""
     persons: Numbers | None
@@ -198,14 +198,14 @@ class Candidate:
     """A row of each class, shape (c,)."""
 
     @cached_property
-    def table(self) -> ClassTable:
+    def table(self) -> CandidateClasses:
         """What models look at."""
         file = self.file
         persons = None
         if file.persons is not None:
             persons = np.asarray(np.bincount(self.labels, file.persons)[: len(self.sizes)], np.float64)
         values = {name: self._values(column) for name, column in file.columns.items()}
-        return ClassTable(self.sizes, persons, file.total, values)
+        return CandidateClasses(self.sizes, persons, file.total, values)
 
     def _values(self, column: ConfidentialColumn) -> ClassValues:
         _labels, counts, levels = self.labels[: self.file.own], self.file.counts, len(column.values)
@@ -252,7 +252,7 @@ def _too_many(lost: int, why: str) -> str:
     return f"{why}: {lost:,} records would be suppressed"
 
 
-def _pruned(table: ClassTable, rules: Rules, kept: Flags, allowed: int, sizes: Whole) -> tuple[Flags, bool, str]:
+def _pruned(table: CandidateClasses, rules: Rules, kept: Flags, allowed: int, sizes: Whole) -> tuple[Flags, bool, str]:
     """Return the classes that the models allow among those kept, whether fewer are left, and why none can be released."""
     part = table if kept.all() else table.keep(kept)
     place = np.flatnonzero(kept)
@@ -327,7 +327,7 @@ def keyed_file(
     shares = np.array([float((weights or {}).get(key.name, 1.0)) for key in keys])
     shares = shares / shares.sum() if shares.sum() else shares
     file = KeyedFile(
-        tuple(keys), kernels.lattice.Rows(rows, amounts), own, persons, total, columns, len(batch), shares, known
+        tuple(keys), kernels.lattice.CodedRows(rows, amounts), own, persons, total, columns, len(batch), shares, known
     )
     return file, labels
 

@@ -34,7 +34,7 @@ from sfumato.schema import Scale, Schema
 from sfumato.typing import Codes, Flags, Numbers
 
 
-class Solution(Protocol):
+class RecodingSolution(Protocol):
     """What is released for each record; made by a search, and applied again to other data."""
 
     def labels(self, keys: Sequence[KeyLevels], codes: Codes) -> Codes:
@@ -148,7 +148,7 @@ class Generalisation(Mask, abstract=True):
     # -- learning
 
     @abstractmethod
-    def solve(self, file: KeyedFile, data: Microdata) -> Solution:
+    def solve(self, file: KeyedFile, data: Microdata) -> RecodingSolution:
         """Return what to release, by a search; refuse if the models cannot be reached."""
 
     def allowed(self, records: int) -> int:
@@ -187,7 +187,7 @@ class Generalisation(Mask, abstract=True):
     def _people(self, keys: Sequence[KeyLevels]) -> Batch | None:
         return None
 
-    def _learn(self, data: Microdata, batch: Batch, keys: tuple[KeyLevels, ...], solution: Solution) -> Self:
+    def _learn(self, data: Microdata, batch: Batch, keys: tuple[KeyLevels, ...], solution: RecodingSolution) -> Self:
         """Return the mask with a solution, and with the records that are suppressed in these data."""
         keys = tuple(solution.relabelled(keys))
         file, rows = keyed_file(batch, keys, self._confidential, self.weights, self._people(keys))
@@ -220,7 +220,7 @@ class Generalisation(Mask, abstract=True):
             return found
         part = file.among(known)
         labels = np.hstack([labels[:, known], labels[:, file.own :]]) if part.own < len(part.rows) else labels[:, known]
-        shown = replace(part, rows=kernels.lattice.Rows(labels, part.rows.weights))
+        shown = replace(part, rows=kernels.lattice.CodedRows(labels, part.rows.weights))
         candidate = shown.under([(np.arange(len(key.labels)), len(key.labels)) for key in file.keys])
         verdict = candidate.judge(self.rules(), file.records)
         if verdict.reason:
@@ -322,7 +322,7 @@ def relabelled_batch(batch: Batch, keys: Sequence[KeyLevels], labels: Codes) -> 
     return out
 
 
-def relabelled(data: Microdata, keys: Sequence[KeyLevels], solution: Solution) -> Microdata:
+def relabelled(data: Microdata, keys: Sequence[KeyLevels], solution: RecodingSolution) -> Microdata:
     """Return a file with its keys released as a solution says, no record left out."""
     batch = data.batch()
     codes = np.stack([key.codes(batch) for key in keys])

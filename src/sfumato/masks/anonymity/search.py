@@ -29,7 +29,7 @@ Score = Callable[[Candidate, Verdict], float]
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedNode:
     """A node of the lattice that was looked at."""
 
     levels: Levels
@@ -53,7 +53,7 @@ class LatticeSolution:
     suppressed: int
     nodes: int
     """Nodes of the lattice."""
-    checked: tuple[Checked, ...] = field(repr=False)
+    checked: tuple[CheckedNode, ...] = field(repr=False)
     objective: str
 
     @property
@@ -128,7 +128,7 @@ class LatticeSearch:
         self.lowest = np.array([low for low, _ in ranges])
         self.shape = tuple(high - low + 1 for low, high in ranges)
         self.nodes = math.prod(self.shape)
-        self.checked: dict[Levels, Checked] = {}
+        self.checked: dict[Levels, CheckedNode] = {}
         self.best: Levels | None = None
         self.score = -math.inf
 
@@ -141,7 +141,7 @@ class LatticeSearch:
         candidate = self.file.at(levels)
         verdict = candidate.judge(self.rules, self.allowed)
         score = None if verdict.reason else self._score(candidate, verdict)
-        self.checked[levels] = Checked(levels, score, verdict.suppressed, verdict.reason)
+        self.checked[levels] = CheckedNode(levels, score, verdict.suppressed, verdict.reason)
         if score is not None and score > self.score + _EXACT:
             self.best, self.score = levels, score
         return candidate, verdict
