@@ -20,6 +20,7 @@ CLAIMS = (
     "counts",
     "diversity",
     "suda",
+    "anonymity",
     "calibration",
     "linkage",
     "inferential",

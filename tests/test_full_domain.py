@@ -23,6 +23,7 @@ from sfumato import Draws, Microdata, Recipe, Snooper
 from sfumato.contract import AtMost
 from sfumato.data.classes import classes_of
 from sfumato.errors import DataError, ParameterError, SchemaError, SfumatoError
+from sfumato.kernels.lattice import CodedRows
 from sfumato.masks import FullDomainRecoding
 from sfumato.masks.anonymity.search import LatticeSolution
 from sfumato.risk import (
@@ -549,6 +550,30 @@ def test_a_hierarchy_that_misses_values_counts_them_and_quotes_none() -> None:
         TreeHierarchy([["x", "g", "h", "*"], ["y", "g", "i", "*"]])
     with pytest.raises(SchemaError, match="same root"):
         TreeHierarchy([["x", "g"], ["y", "h"]])
+
+
+def test_several_confidential_columns_are_looked_at_one_by_one() -> None:
+    data = microdata(
+        {n: {"role": "confidential"} for n in ("s", "t")}, a=["x"] * 4, s=["p", "q", "p", "q"], t=["u", "u", "v", "v"]
+    )
+    with pytest.raises(ParameterError, match="others = 'ignored'"):
+        FullDomainRecoding(k=2, models=[LDiversity(["s", "t"], l=2)]).apply(data, Draws(1))
+    made = release(FullDomainRecoding(k=2, models=[LDiversity(["s", "t"], l=2, others="ignored")]), data)
+    assert len(made.guarantees) == 4
+
+
+def test_classes_of_many_wide_columns_are_counted_exactly() -> None:
+    """The product of 12 columns of 1,000 codes does not fit in 64 bits."""
+    g = np.random.default_rng(0)
+    codes = g.integers(0, 1_000, (12, 40))[:, g.integers(0, 40, 500)].astype(np.int32)
+    codes[11] = g.integers(0, 2, 500)
+    rows = CodedRows(codes, np.arange(1, 501))
+    labels, sizes, firsts = rows.classes([np.arange(1_000)] * 12, [1_000] * 12)
+    truth, counts = np.unique(codes, axis=1, return_inverse=True)[1].ravel(), len(np.unique(codes, axis=1).T)
+    assert len(sizes) == counts
+    assert len({*zip(labels.tolist(), truth.tolist(), strict=True)}) == counts
+    assert sizes.tolist() == np.bincount(labels, np.arange(1, 501)).tolist()
+    assert labels[firsts].tolist() == list(range(counts))
 
 
 def test_models_that_are_none_are_refused() -> None:

@@ -77,7 +77,11 @@ class LatticeSolution:
 
     def words(self) -> str:
         """Return in words how good the solution is."""
+        if self.nodes == 1:
+            return f"at the levels that were given {self.objective} is {self.score:.4f}"
         looked = f"{plural(len(self.checked), 'choice')} of {self.nodes:,} looked at"
+        if math.isinf(self.bound):
+            return f"the search was stopped: {self.objective} is {self.score:.4f}, and another choice may have more ({looked})"
         if self.optimal:
             return f"no choice of levels is better in {self.objective} ({looked})"
         return (
