@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar
 
-import numpy as np
 from typing_extensions import override
 
 from sfumato.contract import Measure, Release, Side, Snooper, param
@@ -15,22 +13,8 @@ from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names, refuse_unknown
 from sfumato.masks.anonymity.candidates import Candidate, KeyedFile, Verdict
 from sfumato.masks.anonymity.generalisation import Facts, Generalisation, relabelled
-from sfumato.masks.anonymity.key_levels import KeyLevels
+from sfumato.masks.anonymity.key_levels import KeyLevels, check_heights, checked_levels
 from sfumato.masks.anonymity.search import SCORES, LatticeSearch, LatticeSolution
-from sfumato.typing import Codes
-
-
-@dataclass(frozen=True, eq=False)
-class LevelSolution(LatticeSolution):
-    """A solution of full-domain recoding."""
-
-    def relabelled(self, keys: Sequence[KeyLevels]) -> Sequence[KeyLevels]:
-        """Return the keys as they are: their labels are those of levels."""
-        return keys
-
-    def labels(self, keys: Sequence[KeyLevels], codes: Codes) -> Codes:
-        """Return the label of each key for each record, shape (keys, n)."""
-        return np.stack([key.paths[level][own] for key, level, own in zip(keys, self.levels, codes, strict=True)])
 
 
 class FullDomainRecoding(Generalisation):
@@ -52,10 +36,6 @@ class FullDomainRecoding(Generalisation):
     """
 
     takes_population: ClassVar[bool] = True
-
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="keys to generalise; all keys if none", columns="many", holds="categories"
-    )
     _: KW_ONLY
     suppression: float = param(
         default=0.0, doc="share of the records that may be suppressed", low=0, high=1, usual=(0.0, 0.1)
@@ -102,10 +82,6 @@ class FullDomainRecoding(Generalisation):
         return replace(self, population=people, rule=None)
 
     @override
-    def allowed(self, records: int) -> int:
-        return math.floor(self.suppression * records + 1e-9)
-
-    @override
     def _people(self, keys: Sequence[KeyLevels]) -> Batch | None:
         if not self.rules().uses_population:
             return None
@@ -130,7 +106,7 @@ class FullDomainRecoding(Generalisation):
         return relabelled(self._population(), facts.keys, facts.solution) if self.rules().uses_population else None
 
     @override
-    def solve(self, file: KeyedFile, data: Microdata) -> LevelSolution:
+    def solve(self, file: KeyedFile, data: Microdata) -> LatticeSolution:
         measure, name = self.objective, self.objective if isinstance(self.objective, str) else self.objective.name
         score = None if isinstance(measure, str) else lambda candidate, verdict: self._utility(data, candidate, verdict)
         search = LatticeSearch(
@@ -139,7 +115,7 @@ class FullDomainRecoding(Generalisation):
         found = search.run()
         if found is None:
             raise DataError(self._unreached(search, file))
-        return LevelSolution(**vars(found))
+        return found
 
     def _unreached(self, search: LatticeSearch, file: KeyedFile) -> str:
         reason = search.reasons()
@@ -153,7 +129,7 @@ class FullDomainRecoding(Generalisation):
         """Return the measure of utility of the release that a candidate would be."""
         keys = candidate.file.keys
         rules = {key.name: level for key, level in zip(keys, candidate.levels, strict=True)}
-        solution = LevelSolution(
+        solution = LatticeSolution(
             tuple(rules), tuple(k.height for k in keys), candidate.levels, 0.0, 0.0, verdict.suppressed, 1, (), ""
         )
         fitted = self._learn(data, self._read(data), keys, solution)
@@ -164,18 +140,11 @@ class FullDomainRecoding(Generalisation):
 
     def _ranges(self, keys: Sequence[KeyLevels]) -> tuple[tuple[int, int], ...]:
         """Return the finest and the coarsest level of each key."""
-        names = {key.name: key.height for key in keys}
-        for which, given in (("levels", self.levels), ("lowest", self.lowest), ("highest", self.highest)):
-            refuse_unknown("column", names, f"the keys that {which} is about", *(given or {}))
-            for name, level in (given or {}).items():
-                if level > names[name]:
-                    raise ParameterError(
-                        f"{which} of '{name}' is {level}, but its levels are 0 to {names[name]}, the root."
-                    )
         if self.levels is not None:
-            if absent := [name for name in names if name not in self.levels]:
-                raise ParameterError(f"levels must name every key; these are not in it: {join_names(absent)}.")
-            return tuple((self.levels[name], self.levels[name]) for name in names)
+            return tuple((level, level) for level in checked_levels(self.levels, keys))
+        names = {key.name: key.height for key in keys}
+        check_heights("lowest", self.lowest or {}, keys)
+        check_heights("highest", self.highest or {}, keys)
         low, high = self.lowest or {}, self.highest or {}
         ranges = tuple((low.get(name, 0), high.get(name, top)) for name, top in names.items())
         for name, (first, last) in zip(names, ranges, strict=True):

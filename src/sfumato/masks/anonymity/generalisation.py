@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from typing_extensions import override
@@ -17,7 +18,7 @@ from sfumato.contract.linked_columns import run_linked
 from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, count_of, plural, refuse_unknown
 from sfumato.masks.anonymity.candidates import KeyedFile, Rules, keyed_file
-from sfumato.masks.anonymity.key_levels import KeyLevels, coded_missing, key_levels
+from sfumato.masks.anonymity.key_levels import KeyLevels, RecodingSolution, coded_missing, key_levels
 from sfumato.masks.recoding import as_text
 from sfumato.masks.record_choice import (
     Keys,
@@ -32,22 +33,6 @@ from sfumato.masks.record_choice import (
 from sfumato.masks.suppression import weight_ratios
 from sfumato.schema import Scale, Schema
 from sfumato.typing import Codes, Flags, Numbers
-
-
-class RecodingSolution(Protocol):
-    """What is released for each record; made by a search, and applied again to other data."""
-
-    def labels(self, keys: Sequence[KeyLevels], codes: Codes) -> Codes:
-        """Return the label of each key for each record, shape (keys, n); -1 in the first key where there is none."""
-        ...
-
-    def relabelled(self, keys: Sequence[KeyLevels]) -> Sequence[KeyLevels]:
-        """Return the keys with all labels that the solution releases."""
-        ...
-
-    def words(self) -> str:
-        """Return how good it is, in words."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +63,9 @@ class Generalisation(Mask, abstract=True):
     no_matrix: ClassVar[str] = "it groups values, which no matrix does (matrix-masking paper, section IV)"
     takes_population: ClassVar[bool] = False
 
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="keys to generalise; all keys if none", columns="many", holds="categories"
+    )
     _: KW_ONLY
     k: int = param(
         default=5, doc="how many records must look the same; 1 asks for the models alone", low=1, high=1e9, integer=True,
@@ -95,7 +83,13 @@ class Generalisation(Mask, abstract=True):
         low=0,
         of_data="nothing",
     )
-    rule: Any = learned("columns", "k", "models", "weights", default=None)
+    suppression: float = param(
+        default=0.0,
+        doc="share of the records that may be suppressed where a solution is applied again to other data",
+        low=0,
+        high=1,
+    )
+    rule: Any = learned("columns", "k", "models", "weights", "suppression", default=None)
     population: Any = field(default=None, repr=False, compare=False)
 
     @override
@@ -116,8 +110,7 @@ class Generalisation(Mask, abstract=True):
 
     def targets(self, schema: Schema) -> tuple[str, ...]:
         """Return the keys to generalise: those named, or all keys that follow no other."""
-        named: tuple[str, ...] | None = getattr(self, "columns", None)
-        return named or schema.free(schema.names(role="key"))
+        return self.columns or schema.free(schema.names(role="key"))
 
     @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
@@ -153,7 +146,7 @@ class Generalisation(Mask, abstract=True):
 
     def allowed(self, records: int) -> int:
         """Return how many records may be suppressed."""
-        return 0
+        return math.floor(self.suppression * records + 1e-9)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Search for the best release."""

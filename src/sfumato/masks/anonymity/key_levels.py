@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.data import Kind
 from sfumato.data.microdata import Batch, missing_of
-from sfumato.errors import DataError, SchemaError, count_of
+from sfumato.errors import DataError, ParameterError, SchemaError, count_of, join_names, refuse_unknown
 from sfumato.masks.rare_categories import neighbours
 from sfumato.masks.recoding import as_number, generalised, interval_labels
 from sfumato.schema import Attribute, Scale
@@ -131,6 +132,22 @@ class KeyLevels:
                 )
             path.append(label)
         return (*path, ROOT)
+
+
+class RecodingSolution(ABC):
+    """What is released for each record; made by a search, and applied again to other data."""
+
+    @abstractmethod
+    def labels(self, keys: Sequence[KeyLevels], codes: Codes) -> Codes:
+        """Return the label of each key for each record, shape (keys, n); -1 where nothing covers it."""
+
+    @abstractmethod
+    def words(self) -> str:
+        """Return in words how good it is."""
+
+    def relabelled(self, keys: Sequence[KeyLevels]) -> Sequence[KeyLevels]:
+        """Return the keys with all labels that are released: those of levels, unless there are others."""
+        return keys
 
 
 def key_levels(batch: Batch, name: str) -> KeyLevels:
@@ -290,3 +307,21 @@ def coded_missing(batch: Batch, name: str) -> tuple[Flags, list[str]]:
         return coded, []
     codes, values = column.codes
     return coded, [label_of(values[c]) for c in codes[coded].tolist()]
+
+
+def checked_levels(levels: Mapping[str, int], keys: Sequence[KeyLevels]) -> tuple[int, ...]:
+    """Return the level of each key; refuse levels that do not name them all, or that a key does not have."""
+    names = [key.name for key in keys]
+    check_heights("levels", levels, keys)
+    if absent := [name for name in names if name not in levels]:
+        raise ParameterError(f"levels must name every key; these are not in it: {join_names(absent)}.")
+    return tuple(levels[name] for name in names)
+
+
+def check_heights(which: str, levels: Mapping[str, int], keys: Sequence[KeyLevels]) -> None:
+    """Refuse levels of what is no key, or that a key does not have."""
+    heights = {key.name: key.height for key in keys}
+    refuse_unknown("column", heights, f"the keys that {which} is about", *levels)
+    for name, level in levels.items():
+        if level > heights[name]:
+            raise ParameterError(f"{which} of '{name}' is {level}, but its levels are 0 to {heights[name]}, the root.")

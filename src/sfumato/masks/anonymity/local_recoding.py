@@ -21,7 +21,7 @@ from sfumato.files import write_text
 from sfumato.kernels.classes import find_rows, row_finder
 from sfumato.masks.anonymity.candidates import Candidate, KeyedFile, Levels, Rules
 from sfumato.masks.anonymity.generalisation import Generalisation
-from sfumato.masks.anonymity.key_levels import KeyLevels
+from sfumato.masks.anonymity.key_levels import KeyLevels, RecodingSolution
 from sfumato.masks.anonymity.mondrian import Partition
 from sfumato.masks.anonymity.search import additive_bounds
 from sfumato.typing import Codes, Whole
@@ -40,7 +40,7 @@ class LocalStep:
 
 
 @dataclass(frozen=True, eq=False)
-class LocalSolution:
+class LocalSolution(RecodingSolution):
     """The classes of a local recoding, step by step from fine to coarse; confidential, as it counts records."""
 
     keys: tuple[KeyLevels, ...]
@@ -50,10 +50,6 @@ class LocalSolution:
     released: Codes
     """Their labels, shape (keys, r)."""
     score: float
-
-    def relabelled(self, keys: Sequence[KeyLevels]) -> Sequence[KeyLevels]:
-        """Return the keys as they are: their labels are those of levels."""
-        return keys
 
     def words(self) -> str:
         """Return in words how good it is."""
@@ -128,19 +124,8 @@ class LocalRecoding(Generalisation):
     2000
     """
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="keys to generalise; all keys if none", columns="many", holds="categories"
-    )
     _: KW_ONLY
-    suppression: float = param(
-        default=0.0, doc="share of the records that may be suppressed where a solution is applied again to other data", low=0,
-        high=1,
-    )  # fmt: skip
     seconds: float = param(default=60.0, doc="how long to look for fine classes at most", low=0, above=True, high=1e6)
-
-    @override
-    def allowed(self, records: int) -> int:
-        return math.floor(self.suppression * records + 1e-9)
 
     @override
     def solve(self, file: KeyedFile, data: Microdata) -> LocalSolution:

@@ -16,12 +16,12 @@ from sfumato.errors import DataError, refuse_unknown
 from sfumato.kernels.classes import find_rows
 from sfumato.masks.anonymity.candidates import KeyedFile, Rules
 from sfumato.masks.anonymity.generalisation import Generalisation
-from sfumato.masks.anonymity.key_levels import KeyLevels
+from sfumato.masks.anonymity.key_levels import KeyLevels, RecodingSolution
 from sfumato.typing import Codes, Flags, Numbers, Whole
 
 
 @dataclass(frozen=True, eq=False)
-class BoxSolution:
+class BoxSolution(RecodingSolution):
     """The boxes of a partition, b of them; confidential, as it counts records."""
 
     keys: tuple[KeyLevels, ...]
@@ -103,9 +103,6 @@ class Mondrian(Generalisation):
     2000
     """
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="keys to generalise; all keys if none", columns="many", holds="categories"
-    )
     _: KW_ONLY
     cuts: Literal["strict", "relaxed"] = param(
         default="strict", doc="whether equal values of an ordered key stay on one side of a cut"
@@ -114,14 +111,6 @@ class Mondrian(Generalisation):
         default=(), doc="keys with an order and a hierarchy that are cut into ranges, not along the hierarchy", columns="many",
         holds="categories",
     )  # fmt: skip
-    suppression: float = param(
-        default=0.0, doc="share of the records that may be suppressed where a solution is applied again to other data", low=0,
-        high=1,
-    )  # fmt: skip
-
-    @override
-    def allowed(self, records: int) -> int:
-        return int(np.floor(self.suppression * records + 1e-9))
 
     @override
     def solve(self, file: KeyedFile, data: Microdata) -> BoxSolution:

@@ -14,12 +14,12 @@ from typing_extensions import override
 from sfumato.contract import Draws, Guarantee, Mask, Release, Snooper, build, learned, param
 from sfumato.contract.linked_columns import run_linked
 from sfumato.data.microdata import Batch, Microdata
-from sfumato.errors import DataError, ParameterError, SchemaError, count_of, join_names, refuse_unknown
+from sfumato.errors import DataError, ParameterError, SchemaError, count_of, refuse_unknown
 from sfumato.lazy import special
 from sfumato.masks.anonymity.candidates import KeyedFile, Levels, keyed_file
-from sfumato.masks.anonymity.full_domain import LevelSolution
 from sfumato.masks.anonymity.generalisation import relabelled_batch
-from sfumato.masks.anonymity.key_levels import KeyLevels, key_levels
+from sfumato.masks.anonymity.key_levels import KeyLevels, checked_levels, key_levels
+from sfumato.masks.anonymity.search import LatticeSolution
 from sfumato.masks.recoding import as_text
 from sfumato.masks.record_choice import Keys, Rule, at_key, combined
 from sfumato.schema import Scale, Schema
@@ -70,7 +70,7 @@ class PrivateFacts:
     """The levels of a release, and hashes of the combinations of keys that enough sampled records have, in order."""
 
     keys: tuple[KeyLevels, ...]
-    solution: LevelSolution
+    solution: LatticeSolution
     kept: Keys
 
 
@@ -196,7 +196,7 @@ class SafePub(Mask):
         batch, keys = self._read(data)
         file, _ = keyed_file(batch, keys, (), self.weights, None)
         levels = self._levels(file, draws)
-        solution = LevelSolution(
+        solution = LatticeSolution(
             tuple(k.name for k in keys), tuple(k.height for k in keys), levels, 0.0, 0.0, 0, 1, (), "granularity"
         )
         drawn = self._drawn(batch, draws)
@@ -218,17 +218,8 @@ class SafePub(Mask):
         one record makes: classes of k/β lose or win all their records at once. It never falls when a record is added, so that ε need
         not be halved.
         """
-        names = [key.name for key in file.keys]
         if self.levels is not None:
-            refuse_unknown("column", names, "the keys that levels is about", *self.levels)
-            if absent := [name for name in names if name not in self.levels]:
-                raise ParameterError(f"levels must name every key; these are not in it: {join_names(absent)}.")
-            for key in file.keys:
-                if self.levels[key.name] > key.height:
-                    raise ParameterError(
-                        f"levels of '{key.name}' is {self.levels[key.name]}, but its levels are 0 to {key.height}."
-                    )
-            return tuple(self.levels[name] for name in names)
+            return checked_levels(self.levels, file.keys)
         shape = [key.height + 1 for key in file.keys]
         if math.prod(shape) > _MOST_NODES:
             raise DataError(

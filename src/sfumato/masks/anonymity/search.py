@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +13,8 @@ import numpy as np
 from sfumato.errors import plural
 from sfumato.lazy import pd
 from sfumato.masks.anonymity.candidates import Candidate, KeyedFile, Levels, Rules, Verdict
-from sfumato.typing import Flags, Numbers, Whole
+from sfumato.masks.anonymity.key_levels import KeyLevels, RecodingSolution
+from sfumato.typing import Codes, Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +42,7 @@ class CheckedNode:
 
 
 @dataclass(frozen=True, eq=False)
-class LatticeSolution:
+class LatticeSolution(RecodingSolution):
     """The levels that a search has chosen, and what it has looked at; confidential, as it counts records."""
 
     keys: tuple[str, ...]
@@ -65,6 +66,10 @@ class LatticeSolution:
     def rules(self) -> dict[str, int]:
         """The level of each key: as the parameter `levels` of a mask it makes the same release, without a search."""
         return dict(zip(self.keys, self.levels, strict=True))
+
+    def labels(self, keys: Sequence[KeyLevels], codes: Codes) -> Codes:
+        """Return the label of each key for each record, shape (keys, n): the one on its level."""
+        return np.stack([key.paths[level][own] for key, level, own in zip(keys, self.levels, codes, strict=True)])
 
     def frame(self) -> pandas.DataFrame:
         """Return the nodes that were looked at, the best first: levels, score, suppressed records, and why one is no release."""
