@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import itertools
 import math
@@ -618,3 +619,15 @@ def test_a_file_of_attributes_alone_can_be_searched_on_the_roles_of_its_schema()
     data = Microdata(frame, Schema((Attribute("a", Role.KEY, Scale.UNORDERED), Attribute("pay", Role.CONFIDENTIAL))))
     made = release(FullDomainRecoding(k=5), data)
     assert column(made.masked, "pay") == list(np.arange(10.0))
+
+
+def test_dates_are_merged_into_ranges_and_new_ones_are_released_truly() -> None:
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=i) for i in range(40)]
+    first = microdata({"day": {"scale": "ordered"}}, day=days[::2])
+    fitted = FullDomainRecoding(k=4, lowest={"day": 1}, suppression=0.9).fit(first, Draws(1))
+    made = fitted.apply(microdata({"day": {"scale": "ordered"}}, day=days), Draws(1))
+    truth = dict(enumerate(days))
+    for i, label in zip(made.align.tolist(), column(made.masked, "day"), strict=True):
+        low, _, high = label.partition(" to ")
+        assert label == "*" or low <= str(truth[i]) <= high
+    assert {label for label in column(made.masked, "day") if " to " in label}

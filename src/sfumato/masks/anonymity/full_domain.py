@@ -57,7 +57,7 @@ class FullDomainRecoding(Generalisation):
         default=None, doc="the coarsest level of a key that may be released; the root if not named", columns="weights", low=0,
         integer=True, of_data="nothing",
     )  # fmt: skip
-    seconds: float = param(default=60.0, doc="how long to search at most", low=0, above=True, high=1e6)
+    seconds: float = param(default=60.0, doc="how long to search at most", low=0, above=True, high=3600)
     population_file: str | None = param(
         default=None,
         doc="file of the population, or of counts of persons in a column with the role weight",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -117,14 +118,12 @@ class KeyLevels:
 
     def _new_path(self, attribute: Attribute, value: Any) -> tuple[str, ...]:
         """Return what a value that is new is released as on each level, where the levels were made from the data."""
-        text, number = label_of(value), as_number(value)
+        text, number = label_of(value), _place(attribute, value)
         path = [text]
         for level in range(1, self.height):
             label = self.new
-            if self.places is not None and number is not None:
-                below = np.flatnonzero(self.places <= number)
-                nearest = int(below[-1]) if len(below) else 0
-                label = self.labels[self.paths[level, nearest]]
+            if self.places is not None and not np.isnan(number):
+                label = self._range_of(level, number)
             if label is None:
                 raise DataError(
                     f"column '{attribute.name}' has values that did not occur when its levels were made, and no hierarchy says "
@@ -132,6 +131,17 @@ class KeyLevels:
                 )
             path.append(label)
         return (*path, ROOT)
+
+    def _range_of(self, level: int, place: float) -> str | None:
+        """Return the range of a level that covers a new place; the root where it lies between two that name their ends."""
+        places = self.places
+        assert places is not None  # noqa: S101 - the caller has looked
+        below = np.flatnonzero(places <= place)
+        nearest = int(below[-1]) if len(below) else 0
+        label = self.labels[self.paths[level, nearest]]
+        members = places[self.paths[level, :-1] == self.paths[level, nearest]]
+        covers = (label is not None and label[:1] in "[<≥") or bool(members.min() <= place <= members.max())
+        return label if covers else ROOT
 
 
 class RecodingSolution(ABC):
@@ -238,6 +248,8 @@ def _place(attribute: Attribute, value: Any) -> float:
     """Return where a value of an ordered column stands, NaN if nobody says."""
     if attribute.values:
         return attribute.values.get(str(value), np.nan)
+    if isinstance(value, date):
+        return value.toordinal() + (value.hour / 24 + value.minute / 1440 if isinstance(value, datetime) else 0)
     number = as_number(value)
     return np.nan if number is None or isinstance(value, bool) else number
 

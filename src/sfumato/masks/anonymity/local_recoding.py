@@ -125,7 +125,7 @@ class LocalRecoding(Generalisation):
     """
 
     _: KW_ONLY
-    seconds: float = param(default=60.0, doc="how long to look for fine classes at most", low=0, above=True, high=1e6)
+    seconds: float = param(default=60.0, doc="how long to look for fine classes at most", low=0, above=True, high=3600)
 
     @override
     def solve(self, file: KeyedFile, data: Microdata) -> LocalSolution:
