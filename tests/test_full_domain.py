@@ -563,6 +563,14 @@ def test_several_confidential_columns_are_looked_at_one_by_one() -> None:
     assert len(made.guarantees) == 4
 
 
+def test_a_class_without_any_confidential_value_is_not_judged_by_its_diversity() -> None:
+    data = microdata({"s": {"role": "confidential"}}, a=["x"] * 2 + ["y"], s=["p", "q", None])
+    model = LDiversity(["s"], l=2)
+    made = release(FullDomainRecoding(k=1, models=[model]), data)
+    assert column(made.masked, "a") == ["x", "x", "y"]
+    assert model.score(made).value == 0
+
+
 def test_classes_of_many_wide_columns_are_counted_exactly() -> None:
     """The product of 12 columns of 1,000 codes does not fit in 64 bits."""
     g = np.random.default_rng(0)
@@ -631,3 +639,43 @@ def test_dates_are_merged_into_ranges_and_new_ones_are_released_truly() -> None:
         low, _, high = label.partition(" to ")
         assert label == "*" or low <= str(truth[i]) <= high
     assert {label for label in column(made.masked, "day") if " to " in label}
+
+
+def test_what_holds_with_missing_as_a_value_holds_where_it_matches_anything() -> None:
+    g, held = np.random.default_rng(4), 0
+    for seed in range(4):
+        records, trees = small(seed)
+        names = "abc"
+        columns: dict[str, Any] = {
+            n: [None if g.random() < 0.15 else row[j] for row, _ in records] for j, n in enumerate(names)
+        }
+        facts: dict[str, dict[str, Any]] = {
+            n: {"hierarchy": TreeHierarchy(t)} for n, t in zip(names, trees, strict=True)
+        }
+        data = microdata({**facts, "secret": {"role": "confidential"}}, **columns, secret=[s for _, s in records])
+        for model in (*(m for m, _ in SMALL), KAnonymity(k=4)):
+            try:
+                made = release(FullDomainRecoding(k=1, suppression=0.5, models=[model]), data)
+            except DataError:
+                continue
+            assert model.missing == "wildcard"
+            assert model.allows(model.score(made))
+            held += 1
+    assert held >= 20
+
+
+def test_a_journalists_risk_is_limited_by_the_population() -> None:
+    data, people, *_ = populated(2)
+    model = AtMost(Reidentification(attacker="journalist"), 0.08)
+    mask = FullDomainRecoding(k=1, suppression=0.2, models=[model]).with_population(people)
+    made = mask.apply(data, Draws(1))
+    assert "journalist" in made.guarantees[-1].says
+    assert mask.fit(data, Draws(1)).solution.optimal
+
+
+def test_sensitive_values_of_a_model_are_not_published() -> None:
+    recipe = FullDomainRecoding(models=[AlphaK("secret", values=("qzxv",))]).as_recipe()
+    assert "qzxv" not in recipe.to_toml(withhold=True)
+    assert "qzxv" in recipe.to_toml()
+    open_ = FullDomainRecoding(models=[LDiversity(["secret"], l=2), AtMost(Reidentification(), 0.05)]).as_recipe()
+    assert "l_diversity" in open_.to_toml(withhold=True)

@@ -46,10 +46,13 @@ class Rules:
     k: int
     models: tuple[Model, ...] = ()
 
-    @cached_property
-    def least(self) -> int:
-        """How many records a class needs at least."""
-        return max([self.k, *(int(m.least) for m in self.models if not isinstance(m, AtMost))])
+    def least(self, complete: bool) -> int:
+        """Return how many records a class needs at least.
+
+        Unless confidential values are `complete`, a model that looks at them says nothing of a class without any.
+        """
+        single = (m for m in self.models if not isinstance(m, AtMost) and (complete or not m.confidential))
+        return max([self.k, *(int(m.least) for m in single)])
 
     @cached_property
     def closed(self) -> tuple[Model, ...]:
@@ -130,6 +133,11 @@ class KeyedFile:
         """Records of each row, shape (r,)."""
         found: Whole = self.rows.weights[: self.own]
         return found
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether no confidential value is missing."""
+        return all(bool((column.codes >= 0).all()) for column in self.columns.values())
 
     @cached_property
     def scale(self) -> Numbers:
@@ -227,7 +235,7 @@ class Candidate:
 
     def judge(self, rules: Rules, allowed: int) -> Verdict:
         """Say which classes can be released, if at most `allowed` records are left out, or why none can."""
-        broken = self.sizes < rules.least
+        broken = self.sizes < rules.least(self.file.complete)
         for model in rules.closed:
             broken |= model.breaks(self.table)
         lost = int(self.sizes[broken].sum())

@@ -118,6 +118,11 @@ class FullDomainRecoding(Generalisation):
         return found
 
     def _unreached(self, search: LatticeSearch, file: KeyedFile) -> str:
+        if search.stopped:
+            return (
+                f"no release was found within {self.seconds:g} seconds, and the coarsest levels are none. Raise seconds, loosen a "
+                "model, allow more suppression, or use fewer keys."
+            )
         reason = search.reasons()
         where = "even where every key has its coarsest level" if self.levels is None else "at these levels"
         return (

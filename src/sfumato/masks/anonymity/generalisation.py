@@ -74,7 +74,6 @@ class Generalisation(Mask, abstract=True):
     models: Any = param(
         default=(),
         doc="further models: measures of risk that classes of equal keys decide, or limits on such measures",
-        of_data="nothing",
     )
     weights: Mapping[str, float] | None = param(
         default=None,

@@ -179,7 +179,7 @@ class _Recoder:
         for levels in self._nodes():
             if not rest.own or time.monotonic() - start > self.seconds:
                 break
-            if rest.records < self.rules.least:
+            if rest.records < self.rules.least(rest.complete):
                 break
             rest = self._take(rest, levels)
         if len(self.left):
@@ -201,7 +201,7 @@ class _Recoder:
     def _take(self, rest: KeyedFile, levels: Levels) -> KeyedFile:
         """Release the classes of the rest that hold on some levels; return what is then left."""
         candidate = rest.at(levels)
-        if candidate.sizes.max(initial=0) < self.rules.least:
+        if candidate.sizes.max(initial=0) < self.rules.least(rest.complete):
             return rest
         verdict = candidate.judge(self.rules, rest.records)
         if not verdict.kept.any():

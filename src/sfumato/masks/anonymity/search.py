@@ -140,6 +140,7 @@ class LatticeSearch:
         self.checked: dict[Levels, CheckedNode] = {}
         self.best: Levels | None = None
         self.score = -math.inf
+        self.stopped = False
 
     # -- one node
 
@@ -161,6 +162,9 @@ class LatticeSearch:
         """Return the best node and a bound on all; None if no node is a release."""
         start = time.monotonic()
         bound = self._walk(start) if self.nodes <= MOST_NODES else self._climb(start)
+        self.stopped = time.monotonic() - start > self.seconds
+        if self.best is None:
+            self.look(tuple(high for _, high in self.ranges))
         if self.best is None:
             return None
         return LatticeSolution(
@@ -235,7 +239,7 @@ class LatticeSearch:
 
     def _tighten(self, candidate: Candidate, verdict: Verdict, below: tuple[slice, ...], bound: Numbers) -> None:
         """Lower the bound of finer nodes: records that are suppressed here for the size of their class are suppressed there too."""
-        small = candidate.sizes < self.rules.least
+        small = candidate.sizes < self.rules.least(self.file.complete)
         if not small.any():
             return
         lost = np.where(small[candidate.labels[: self.file.own]], self.file.counts, 0)
@@ -298,7 +302,9 @@ class LatticeSearch:
             rest = set(range(count)) - {int(j) for j in part}
             ranges = tuple((high, high) if j in rest else (low, high) for j, (low, high) in enumerate(self.ranges))
             left = max(self.seconds - (time.monotonic() - start), self.seconds / 10)
-            alone = LatticeSearch(self.file, Rules(self.rules.least), self.allowed, ranges, seconds=left)
+            alone = LatticeSearch(
+                self.file, Rules(self.rules.least(self.file.complete)), self.allowed, ranges, seconds=left
+            )
             found = alone.run()
             total += (
                 (sum(float(whole[int(j)].max()) for j in part)) if found is None else found.bound - self.file.unknown
