@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from anonymity_twin import SALARY, adult, adult_rows, adult_trees
+from chart_specs import layers
 from numpy.typing import NDArray
 from scipy import special
 from small_files import column, microdata, release
@@ -427,6 +428,20 @@ def test_the_solution_lists_what_was_looked_at_and_why_it_failed() -> None:
     failed = frame[frame["granularity"].isna()]
     assert (failed["why not"].str.contains("would be suppressed")).all()
     assert (frame.loc[frame["granularity"].notna(), "suppressed"] <= 0.02 * 30_162).all()
+
+
+def test_the_chart_shows_each_node_that_was_looked_at() -> None:
+    found = solved(FullDomainRecoding(FEW, k=5, suppression=0.02), adult_nine())
+    line, hollow, filled, ringed = (rows for _, rows in layers(found.chart().to_dict()))
+    assert [row["share"] for row in line] == [603 / 30_162]
+    assert len(hollow) + len(filled) == len(found.checked)
+    assert len(filled) == sum(c.score is not None for c in found.checked)
+    assert all(row["share"] <= 0.02 for row in filled)
+    assert len(ringed) == 1
+    truth = {c.levels: c.detail for c in found.checked}[found.levels]
+    whole = release(FullDomainRecoding(FEW, k=1, levels=found.rules), adult_nine())  # nobody has to be suppressed
+    assert math.isclose(ringed[0]["detail"], truth)
+    assert math.isclose(truth, Granularity(over=FEW).score(whole).value, rel_tol=1e-9)
 
 
 def test_a_solution_is_written_as_levels_and_makes_the_same_release() -> None:

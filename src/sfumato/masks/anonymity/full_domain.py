@@ -135,7 +135,7 @@ class FullDomainRecoding(Generalisation):
         keys = candidate.file.keys
         rules = {key.name: level for key, level in zip(keys, candidate.levels, strict=True)}
         solution = LatticeSolution(
-            tuple(rules), tuple(k.height for k in keys), candidate.levels, 0.0, 0.0, verdict.suppressed, 1, (), ""
+            tuple(rules), tuple(k.height for k in keys), candidate.levels, 0.0, 0.0, verdict.suppressed, 1, (), "", 0, 0
         )
         fitted = self._learn(data, self._read(data), keys, solution)
         from sfumato.contract.draws import Draws

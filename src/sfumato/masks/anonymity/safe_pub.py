@@ -197,7 +197,7 @@ class SafePub(Mask):
         file, _ = keyed_file(batch, keys, (), self.weights, None)
         levels = self._levels(file, draws)
         solution = LatticeSolution(
-            tuple(k.name for k in keys), tuple(k.height for k in keys), levels, 0.0, 0.0, 0, 1, (), "granularity"
+            tuple(k.name for k in keys), tuple(k.height for k in keys), levels, 0.0, 0.0, 0, 1, (), "granularity", 0, 0
         )
         drawn = self._drawn(batch, draws)
         labels = solution.labels(keys, np.stack([key.codes(batch) for key in keys]))

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from sfumato.masks.anonymity.key_levels import KeyLevels, RecodingSolution
 from sfumato.typing import Codes, Flags, Numbers, Whole
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas
 
 Objective = Literal["granularity", "discernibility", "class_size"]
@@ -39,6 +41,8 @@ class CheckedNode:
     suppressed: int
     """Records that had to be left out: all of them, or as many as were counted before that was too many."""
     reason: str
+    detail: float
+    """The granularity if no record had to be left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,9 @@ class LatticeSolution(RecodingSolution):
     """Nodes of the lattice."""
     checked: tuple[CheckedNode, ...] = field(repr=False)
     objective: str
+    records: int
+    allowed: int
+    """Records of the file, and how many of them may be suppressed."""
 
     @property
     def optimal(self) -> bool:
@@ -79,6 +86,20 @@ class LatticeSolution(RecodingSolution):
             for c in rows
         ]  # fmt: skip
         return pd.DataFrame(table)
+
+    def chart(self) -> alt.LayerChart:
+        """Draw the nodes that were looked at: what each suppresses, and how fine it is."""
+        from sfumato.charts.file_charts import lattice_chart
+
+        drawn = pd.DataFrame(
+            {
+                "detail": [c.detail for c in self.checked],
+                "share": [c.suppressed / max(self.records, 1) for c in self.checked],
+                "release": [c.score is not None for c in self.checked],
+                "best": [c.levels == self.levels for c in self.checked],
+            }
+        )
+        return lattice_chart(drawn, self.allowed / max(self.records, 1))
 
     def words(self) -> str:
         """Return in words how good the solution is."""
@@ -151,7 +172,9 @@ class LatticeSearch:
         candidate = self.file.at(levels)
         verdict = candidate.judge(self.rules, self.allowed)
         score = None if verdict.reason else self._score(candidate, verdict)
-        self.checked[levels] = CheckedNode(levels, score, verdict.suppressed, verdict.reason)
+        parts = (part[v - low] for part, v, (low, _) in zip(self._marginals, levels, self.ranges, strict=True))
+        detail = float(sum(parts)) + self.file.unknown
+        self.checked[levels] = CheckedNode(levels, score, verdict.suppressed, verdict.reason, detail)
         if score is not None and score > self.score + _EXACT:
             self.best, self.score = levels, score
         return candidate, verdict
@@ -170,7 +193,7 @@ class LatticeSearch:
         return LatticeSolution(
             tuple(k.name for k in self.file.keys), tuple(k.height for k in self.file.keys), self.best, self.score,
             max(bound, self.score), self.checked[self.best].suppressed, self.nodes, tuple(self.checked.values()),
-            self.objective,
+            self.objective, self.file.records, self.allowed,
         )  # fmt: skip
 
     def reasons(self) -> str:
@@ -248,11 +271,9 @@ class LatticeSearch:
         left = _outer([a - b for a, b in zip(whole, gone, strict=True)]) + self.file.unknown
         np.minimum(bound[below], left, out=bound[below])
 
-    @property
+    @cached_property
     def _marginals(self) -> list[Numbers]:
-        if not hasattr(self, "_whole"):
-            self._whole = self._marginal()
-        return self._whole
+        return self._marginal()
 
     # -- a lattice that is too large to be written out
 
