@@ -23,7 +23,7 @@ from sfumato.masks.anonymity.candidates import Candidate, KeyedFile, Levels, Rul
 from sfumato.masks.anonymity.generalisation import Generalisation
 from sfumato.masks.anonymity.key_levels import KeyLevels, RecodingSolution
 from sfumato.masks.anonymity.mondrian import Partition
-from sfumato.masks.anonymity.search import additive_bounds
+from sfumato.masks.anonymity.search import additive_bounds, node_chain
 from sfumato.typing import Codes, Whole
 
 _MOST_NODES = 1_000_000
@@ -168,6 +168,8 @@ class _Recoder:
 
     def __init__(self, file: KeyedFile, rules: Rules, seconds: float) -> None:
         self.file, self.rules, self.seconds = file, rules, seconds
+        self.rest = file
+        self.last: Candidate | None = None
         self.released = np.full((len(file.keys), file.own), -1, np.int32)
         self.left, self.score = np.arange(file.own), file.unknown
         self.steps: list[tuple[LocalStep, list[Whole], list[float]]] = []
@@ -175,41 +177,58 @@ class _Recoder:
 
     def run(self) -> LocalSolution:
         """Release class after class, then what is left together with the coarsest of them."""
-        start, rest = time.monotonic(), self.file
+        start = time.monotonic()
         for levels in self._nodes():
-            if not rest.own or time.monotonic() - start > self.seconds:
+            enough = self.rest.records >= self.rules.least(self.rest.complete)
+            if not enough or time.monotonic() - start > self.seconds:
                 break
-            if rest.records < self.rules.least(rest.complete):
-                break
-            rest = self._take(rest, levels)
+            self._take(levels)
         if len(self.left):
             self._finish()
         steps = tuple(step for step, _, _ in self.steps if len(step.sizes))
         return LocalSolution(self.file.keys, steps, self.file.codes, self.released, self.score)
 
     def _nodes(self) -> Iterator[Levels]:
-        """Yield choices of levels from fine to coarse."""
+        """Yield choices of levels from fine to coarse, but those on which no class of what is left is large enough."""
         keys = self.file.keys
         shape = tuple(key.height + 1 for key in keys)
-        if math.prod(shape) <= _MOST_NODES:
-            bound = additive_bounds(self.file, tuple((0, key.height) for key in keys))
-            for place in np.argsort(-bound, axis=None, kind="stable").tolist():
-                yield tuple(int(v) for v in np.unravel_index(place, shape))
+        if math.prod(shape) > _MOST_NODES:
+            yield from _along_chains(self.file)
             return
-        yield from _along_chains(self.file)
+        bound = additive_bounds(self.file, tuple((0, key.height) for key in keys))
+        dead = np.zeros(shape, bool)
+        for place in np.argsort(-bound, axis=None, kind="stable").tolist():
+            at = tuple(int(v) for v in np.unravel_index(place, shape))
+            if dead[at]:
+                continue
+            if self._large(at):
+                yield at
+                if self.rules.settled:  # a class of a finer choice would have been part of one that was released
+                    dead[tuple(slice(0, v + 1) for v in at)] = True
+                continue
+            chain = list(node_chain(at, shape, bound, dead))
+            low, high = 0, len(chain) - 1
+            while low < high:
+                middle = (low + high + 1) // 2
+                low, high = (low, middle - 1) if self._large(chain[middle]) else (middle, high)
+            dead[tuple(slice(0, v + 1) for v in chain[low])] = True
 
-    def _take(self, rest: KeyedFile, levels: Levels) -> KeyedFile:
-        """Release the classes of the rest that hold on some levels; return what is then left."""
-        candidate = rest.at(levels)
-        if candidate.sizes.max(initial=0) < self.rules.least(rest.complete):
-            return rest
-        verdict = candidate.judge(self.rules, rest.records)
+    def _large(self, levels: Levels) -> bool:
+        """Whether a class of what is left is large enough on some levels."""
+        self.last = self.rest.at(levels)
+        return bool(self.last.sizes.max(initial=0) >= self.rules.least(self.rest.complete))
+
+    def _take(self, levels: Levels) -> None:
+        """Release the classes of what is left that hold on some levels."""
+        looked = self.last is not None and self.last.file is self.rest and self.last.levels == levels
+        candidate = self.last if looked and self.last is not None else self.rest.at(levels)
+        verdict = candidate.judge(self.rules, self.rest.records)
         if not verdict.kept.any():
-            return rest
+            return
         self._release(candidate, levels, verdict.kept)
         stay = np.flatnonzero(~verdict.kept[candidate.labels])
         self.left = self.left[stay]
-        return rest.among(stay)
+        self.rest = self.rest.among(stay)
 
     def _release(self, candidate: Candidate, levels: Levels, kept: Any) -> None:
         rest = candidate.file

@@ -233,7 +233,7 @@ class LatticeSearch:
 
     def _resolve(self, at: tuple[int, ...], bound: Numbers, dead: Flags) -> None:
         """Find on a chain from a node to the root where the closed models begin to hold (Kohlmayer and others 2012: Flash)."""
-        chain = list(_chain(at, self.shape, bound, dead))
+        chain = list(node_chain(at, self.shape, bound, dead))
         low, high = 0, len(chain) - 1
         while low <= high:
             middle = (low + high) // 2
@@ -359,7 +359,7 @@ def _coarseness(shape: tuple[int, ...]) -> Numbers:
     return _outer([np.arange(n, dtype=np.float64) for n in shape])
 
 
-def _chain(at: tuple[int, ...], shape: tuple[int, ...], bound: Numbers, dead: Flags) -> Iterator[tuple[int, ...]]:
+def node_chain(at: tuple[int, ...], shape: tuple[int, ...], bound: Numbers, dead: Flags) -> Iterator[tuple[int, ...]]:
     """Yield a node and ever coarser ones up to the root, each time the one with the best bound that is not settled."""
     yield at
     while True:
