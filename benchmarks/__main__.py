@@ -21,6 +21,7 @@ CLAIMS = (
     "diversity",
     "suda",
     "local_suppression",
+    "anonymity",
     "calibration",
     "linkage",
     "inferential",

@@ -63,7 +63,7 @@ ONLY_IN = {
 }
 LAZY = {"highspy": "highspy", "pa": "pyarrow", "pc": "pyarrow.compute", "pd": "pandas"}
 """Tools that are imported through `sfumato.lazy`."""
-FOR_TYPES_ALONE = {"altair": ("cli", "contract", "maps", "mas", "papers", "risk", "tables", "utility")}
+FOR_TYPES_ALONE = {"altair": ("cli", "contract", "maps", "mas", "masks", "papers", "risk", "tables", "utility")}
 """Where a package may also be named for the type checker."""
 
 MODULES = sorted(HOME.rglob("*.py"))

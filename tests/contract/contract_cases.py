@@ -37,6 +37,7 @@ FILLED: dict[str, Callable[[], Any]] = {
 
 VALUES: dict[str, dict[str, Any]] = {
     "stratified_sample": {"unit": "record", "within": ("region",)},
+    "mondrian": {"ranges": ()},  # regions have no order
     "tcap": {"missing": "value"},  # as wildcards, records without an age leave nobody certain
     "matrix_mask": {"B": ((0.9, 0.0, 0.1), (0.2, 1.1, 0.0), (0.0, 0.0, 0.8))},
     "match_risk": {"missing": "value"},

@@ -179,6 +179,7 @@ def planted(data: Microdata, released: list[Microdata]) -> tuple[set[str], set[f
 
 
 INSTEAD: dict[str, dict[str, Any]] = {
+    "safe_pub": {"delta": 0.05, "levels": {"job": TREE.height}},
     "copula_synthesis": {"uniques": "keep"},
     "suppress_small_areas": {"columns": ("region", "sex"), "least": 24, "unit": "record"},
 }

@@ -283,3 +283,32 @@ def _joined(before: str, after: str) -> str:
 
 def _share(value: float) -> str:
     return f"{value:.1f}" if value >= 0.05 or value == 0 else "< 0.1"
+
+
+_LATTICE = 330
+
+
+def lattice_chart(frame: pd.DataFrame, allowed: float) -> alt.LayerChart:
+    """Draw the choices of levels that a search has looked at (columns detail, share, release, best).
+
+    `detail` is the granularity if nobody were suppressed, `share` how many records are, `allowed` how many may be. Releases are
+    filled, other choices hollow; the best is ringed.
+    """
+    rows = theme.frame_rows(frame, ("detail", "share", "release", "best"))
+    across = Axis.over([0.0, allowed, *(row["share"] for row in rows)], log=False)
+    x = theme.x_axis("share", across, "share of the records suppressed", WIDTH)
+    up = Axis.over([row["detail"] for row in rows], log=False)
+    y = theme.y_axis("detail", up, "granularity, had nobody been suppressed", _LATTICE)
+    shape = {"shape": "circle", "size": 26, "strokeWidth": 1.2, "opacity": 0.75, "clip": True}
+    layers = [
+        theme.reference([{"share": allowed}], x=x),
+        theme.draw(
+            "point", [r for r in rows if not r["release"]], {**shape, "filled": False, "stroke": FAINT}, x=x, y=y
+        ),
+        theme.draw("point", [r for r in rows if r["release"]], {**shape, "filled": True, "color": SERIES[0]}, x=x, y=y),
+        theme.ring([r for r in rows if r["best"]], x=x, y=y),
+    ]
+    title = theme.heading(
+        ["filled: a release; hollow: a model does not hold, or too many records are suppressed; ringed: the best"]
+    )
+    return themed(layered(*layers, width=WIDTH, height=_LATTICE, title=title))

@@ -85,7 +85,8 @@ def show_tables(screen: Screen, method: str | None, rule: str | None) -> None:
 KINDS = {
     "Records": "remove_identifiers sample stratified_sample weighted_sample suppress_records suppress_extremes "
     "suppress_small_areas add_simulated_records random_order pseudonyms",
-    "Recoding and suppression": "recode generalise recode_rare merge_rare change_rare top_code bottom_code "
+    "Recoding and suppression": "recode generalise full_domain_recoding local_recoding mondrian safe_pub recode_rare "
+    "merge_rare change_rare top_code bottom_code "
     "multivariate_top_code truncate round random_round suppress_columns suppress_values",
     "Microaggregation": "mdav vmdav individual_ranking optimal_univariate projection_microaggregation "
     "robust_microaggregation cluster_microaggregation gower_microaggregation",

@@ -7,6 +7,10 @@ from sfumato.lazy import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 
 if TYPE_CHECKING:
+    from sfumato.contract.class_model import AtMost as AtMost
+    from sfumato.contract.class_model import CandidateClasses as CandidateClasses
+    from sfumato.contract.class_model import ClassModel as ClassModel
+    from sfumato.contract.class_model import ClassValues as ClassValues
     from sfumato.contract.draws import Draws as Draws
     from sfumato.contract.draws import check_draws as check_draws
     from sfumato.contract.mask import Mask as Mask

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from . import gap_programs as gap_programs
     from . import gaps as gaps
     from . import keyed_numbers as keyed_numbers
+    from . import lattice as lattice
     from . import loglinear as loglinear
     from . import matching as matching
     from . import microaggregation as microaggregation

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Codes, Numbers, Whole
 
 _ROOM = 2**62
 
@@ -96,6 +98,62 @@ def number_codes(numbers: Numbers) -> Whole:
     """Return codes of numbers by value, -1 for NaN."""
     _, codes = np.unique(numbers, return_inverse=True, equal_nan=True)
     return np.where(np.isnan(numbers), -1, codes)
+
+
+# --- The values of a column in each class.
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCells:
+    """The distributions of r classes, none of them empty: how many records have each value that occurs."""
+
+    starts: Whole
+    """Where the cells of each class start, shape (r + 1,)."""
+    values: Codes
+    """The value of each cell, in order within a class."""
+    counts: Whole
+    """The records of each cell, above 0."""
+
+    @cached_property
+    def distinct(self) -> Whole:
+        """How many values occur in each class, shape (r,)."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def totals(self) -> Whole:
+        """Records of each class, shape (r,)."""
+        return np.add.reduceat(self.counts, self.starts[:-1])
+
+    @cached_property
+    def rows(self) -> Whole:
+        """The class of each cell."""
+        return np.repeat(np.arange(len(self.distinct)), self.distinct)
+
+    @cached_property
+    def shares(self) -> Numbers:
+        """The share that each cell has in its class."""
+        return self.counts / np.repeat(self.totals, self.distinct)
+
+    def largest(self, amounts: Numbers) -> Numbers:
+        """Return the largest of an amount per cell in each class, shape (r,)."""
+        return np.maximum.reduceat(amounts, self.starts[:-1])
+
+
+def class_cells(labels: NDArray[Any], values: NDArray[Any], counts: Whole, levels: int) -> ClassCells:
+    """Return the cells of classes from rows of class, value (below `levels`) and count; every class has a row."""
+    flat = labels.astype(np.int64) * levels + values
+    if not (np.diff(flat) > 0).all():
+        room = (int(labels.max(initial=-1)) + 1) * levels
+        if room <= 4 * len(flat) + 1024:
+            added = np.bincount(flat, counts, room)
+            flat = np.flatnonzero(added)
+            counts = added[flat].astype(np.int64)
+        else:
+            flat, cell = np.unique(flat, return_inverse=True)
+            counts = np.bincount(cell, counts).astype(np.int64)
+    rows, values = np.divmod(flat, levels)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows))]).astype(np.int64)
+    return ClassCells(starts, values.astype(np.int32), counts)
 
 
 # --- Groups of records: consecutive ones along an order, and what a group is released as.

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from sfumato.masks.aggregation import AggregateColumns as AggregateColumns
     from sfumato.masks.aggregation import AggregateRecords as AggregateRecords
     from sfumato.masks.aggregation import RandomAggregation as RandomAggregation
+    from sfumato.masks.anonymity.full_domain import FullDomainRecoding as FullDomainRecoding
+    from sfumato.masks.anonymity.local_recoding import LocalRecoding as LocalRecoding
+    from sfumato.masks.anonymity.mondrian import Mondrian as Mondrian
+    from sfumato.masks.anonymity.safe_pub import SafePub as SafePub
     from sfumato.masks.coding import BottomCode as BottomCode
     from sfumato.masks.coding import MultivariateTopCode as MultivariateTopCode
     from sfumato.masks.coding import TopCode as TopCode

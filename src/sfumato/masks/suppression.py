@@ -58,7 +58,7 @@ class RecordSuppression(RecordChoice, abstract=True):
         batch = data.batch(self.touches(data.schema))
         known, drop = self._dropped(batch)
         units = np.sort(unit_ids(batch, self.unit)[drop]) if self.unit == "household" else np.zeros(0, np.int64)
-        keys, ratio = _ratios(batch, ~drop, checked_weights(batch))
+        keys, ratio = weight_ratios(batch, ~drop, checked_weights(batch))
         return self.learn(rule=Rule((known, units, keys, ratio), data, None))
 
     def _dropped(self, batch: Batch) -> tuple[Any, Flags]:
@@ -314,7 +314,7 @@ def _numeric(columns: tuple[str, ...] | None, batch: Batch) -> tuple[str, ...]:
     )
 
 
-def _ratios(batch: Batch, keep: Flags, weights: Numbers | None) -> tuple[Keys, Numbers]:
+def weight_ratios(batch: Batch, keep: Flags, weights: Numbers | None) -> tuple[Keys, Numbers]:
     """Return the strata's keys, and the factor of the kept records' weights in each."""
     keys, at = np.unique(combined(batch, strata_columns(batch.schema)), return_inverse=True)
     size = np.ones(len(batch)) if weights is None else weights

@@ -9,15 +9,15 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import key_names, missing_rule
-from sfumato.contract import Need, Release, Score, Snooper, param
+from sfumato.contract import CandidateClasses, ClassModel, Need, Release, Score, Snooper, param
+from sfumato.contract.class_model import ROUNDING
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of
-from sfumato.risk.class_distributions import ROUNDING
 from sfumato.risk.keys import RiskMeasure, of_original, population_classes, released_classes
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 
-class KAnonymity(RiskMeasure):
+class KAnonymity(RiskMeasure, ClassModel):
     """The share of released records that match fewer than k records on the snooper's keys, themselves included.
 
     The file is k-anonymous when the share is 0. The smallest number of matching records stands in the details: it is the
@@ -25,6 +25,7 @@ class KAnonymity(RiskMeasure):
     Source: Samarati 2001; Sweeney 2002.
     """
 
+    closed: ClassVar[bool] = True
     title: ClassVar[str] = "records below {self.k}-anonymity"
     sentence: ClassVar[str] = "{percent:.3g} % of the records match fewer than {self.k} records on the keys"
 
@@ -48,6 +49,15 @@ class KAnonymity(RiskMeasure):
     @property
     def variant(self) -> str:
         return super().variant + ("" if self.alpha == 1 else f", and counts {self.alpha:g} as a match of others")
+
+    @override
+    @property
+    def least(self) -> int:
+        return self.k
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        return np.asarray(table.sizes < self.k)
 
     def of_records(self, values: Numbers) -> float:
         """Return the share of some records that match fewer than k; their values count those that match."""
@@ -75,19 +85,29 @@ class KAnonymity(RiskMeasure):
         )
 
 
-class KMap(RiskMeasure):
+class KMap(RiskMeasure, ClassModel):
     """The share of released records that match fewer than k persons of the population on the snooper's keys.
 
     It is to the population what k-anonymity is to the released file. A record whose keys nobody in the population has counts as
     below k, and the number of these stands in the details. Per record: how many persons match it. Source: Sweeney 2001.
     """
 
+    closed: ClassVar[bool] = True
     title: ClassVar[str] = "records below a {self.k}-map"
     sentence: ClassVar[str] = "{percent:.3g} % of the records match fewer than {self.k} persons of the population"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.POPULATION})
 
     k: int = param(default=3, doc="how many persons must look the same", low=2, integer=True)
     missing: Missing = missing_rule()
+
+    @override
+    @property
+    def uses_population(self) -> bool:
+        return True
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        return np.round(persons_of(table), 6) < self.k
 
     def of_records(self, values: Numbers) -> float:
         """Return the share of some records that fewer than k persons match; their values count those."""
@@ -112,6 +132,13 @@ class KMap(RiskMeasure):
         )
 
 
+def persons_of(table: CandidateClasses) -> Numbers:
+    """Return how many persons look like each class, shape (c,); refuse where there is no table of the population."""
+    if table.persons is None:
+        raise NotApplicable(f"this needs {Need.POPULATION}.")
+    return table.persons
+
+
 def population_matches(outcome: Release, snooper: Snooper, missing: Missing) -> tuple[Classes, Classes, Numbers]:
     """Return the classes of the release and of the population, and how many persons match each of the release's, shape (c,)."""
     released = released_classes(outcome, snooper, missing)
@@ -127,7 +154,7 @@ def population_matches(outcome: Release, snooper: Snooper, missing: Missing) -> 
     return released, population, persons
 
 
-class DeltaPresence(RiskMeasure):
+class DeltaPresence(RiskMeasure, ClassModel):
     """The largest probability with which a snooper who has a table of the population can say that a person is in the file.
 
     Of the F persons with the same keys f are released, so each of them is in the file with probability f/F. The release is
@@ -150,6 +177,35 @@ class DeltaPresence(RiskMeasure):
             raise ParameterError(
                 f"delta_min of delta_presence must be at most delta_max, but they are {self.delta_min:g} and {self.delta_max:g}."
             )
+
+    @override
+    @property
+    def uses_population(self) -> bool:
+        return True
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        present = _present(table)
+        return (present > self.delta_max + ROUNDING) | (present < self.delta_min - ROUNDING)
+
+    @override
+    def hopeless(self, table: CandidateClasses) -> bool:
+        # somebody who is like no released record is present with probability 0
+        reached = float(persons_of(table).sum())
+        return self.delta_min > ROUNDING and reached < (table.total or reached) * (1 - ROUNDING)
+
+    @override
+    def amount(self, table: CandidateClasses) -> float:
+        return float(_present(table).max(initial=0.0))
+
+    @override
+    def urgency(self, table: CandidateClasses) -> Numbers:
+        return 1.0 - _present(table)
+
+    @override
+    def allows(self, score: Score) -> bool:
+        smallest = score.details["smallest probability"]
+        return score.value <= self.delta_max + ROUNDING and smallest >= self.delta_min - ROUNDING
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the probability of each person."""
@@ -183,3 +239,9 @@ class DeltaPresence(RiskMeasure):
             },
             find_records=records if outcome.aligned else None,
         )
+
+
+def _present(table: CandidateClasses) -> Numbers:
+    """Return the share of the persons of each class who are in the file, shape (c,); 0 where there are none."""
+    persons = persons_of(table)
+    return np.where(persons > 0, np.minimum(table.sizes / np.where(persons > 0, persons, 1.0), 1.0), 0.0)

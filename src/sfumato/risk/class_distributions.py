@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,48 +15,9 @@ from sfumato.contract import Release, Snooper
 from sfumato.data import Kind
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, unknown_name
-from sfumato.kernels.classes import classes
+from sfumato.kernels.classes import ClassCells, class_cells, classes
 from sfumato.risk.keys import of_original, released_classes
 from sfumato.typing import Codes, Flags, Numbers, Whole
-
-ROUNDING = 1e-9
-"""How far past a bound a share may seem to be by rounding alone, relative to the bound."""
-
-
-@dataclass(frozen=True, eq=False)
-class ClassCells:
-    """The distributions of r classes, none of them empty: how many records have each value that occurs."""
-
-    starts: Whole
-    """Where the cells of each class start, shape (r + 1,)."""
-    values: Codes
-    """The value of each cell, in order within a class."""
-    counts: Whole
-    """The records of each cell, above 0."""
-
-    @cached_property
-    def distinct(self) -> Whole:
-        """How many values occur in each class, shape (r,)."""
-        return np.diff(self.starts)
-
-    @cached_property
-    def totals(self) -> Whole:
-        """Records of each class, shape (r,)."""
-        return np.add.reduceat(self.counts, self.starts[:-1])
-
-    @cached_property
-    def rows(self) -> Whole:
-        """The class of each cell."""
-        return np.repeat(np.arange(len(self.distinct)), self.distinct)
-
-    @cached_property
-    def shares(self) -> Numbers:
-        """The share that each cell has in its class."""
-        return self.counts / np.repeat(self.totals, self.distinct)
-
-    def largest(self, amounts: Numbers) -> Numbers:
-        """Return the largest of an amount per cell in each class, shape (r,)."""
-        return np.maximum.reduceat(amounts, self.starts[:-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,19 +163,8 @@ def _distributions(fine: Classes, missing: Missing, column: str, keys: tuple[str
     first[labels] = np.flatnonzero(known)
     place = np.full(len(fine), -1, np.int64)
     place[known] = labels
-    exact = _cells(labels, recoded, fine.sizes[known], len(used))
+    exact = class_cells(labels, recoded, fine.sizes[known], len(used))
     standing = fine.values[fine.names.index(column)]
     occurring = standing if len(used) == len(standing) else [standing[i] for i in used.tolist()]
     by_class = tuple(codes[first] for codes in by_key)
     return Distributions(keys, column, occurring, whole[used], by_class, exact, missing, fine, place)
-
-
-def _cells(labels: Whole, values: NDArray[Any], counts: Whole, levels: int) -> ClassCells:
-    """Return the cells of classes from rows of class, value and count; rows come sorted, mostly."""
-    flat = labels * levels + values
-    if not (np.diff(flat) > 0).all():
-        flat, cell = np.unique(flat, return_inverse=True)
-        counts = np.bincount(cell, counts).astype(np.int64)
-    rows, values = np.divmod(flat, levels)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows))]).astype(np.int64)
-    return ClassCells(starts, values.astype(np.int32), counts)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from abc import abstractmethod
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -12,14 +13,15 @@ from typing_extensions import override
 
 from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import Release, Score, Snooper, param
-from sfumato.data import Kind, Microdata
+from sfumato.contract import CandidateClasses, ClassModel, Release, Score, Snooper, param
+from sfumato.contract.class_model import ROUNDING, ClassValues
+from sfumato.data import Kind
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of, plural
-from sfumato.kernels.classes import classes
-from sfumato.risk.class_distributions import ROUNDING, ClassCells, Distributions, distributions, keys_beside
+from sfumato.kernels.classes import ClassCells, classes
+from sfumato.risk.class_distributions import Distributions, distributions, keys_beside
 from sfumato.risk.keys import RiskMeasure, of_original
-from sfumato.schema import Scale
+from sfumato.schema import Attribute, Scale
 from sfumato.schema.hierarchy import label_of
 from sfumato.typing import Flags, Numbers, Whole
 
@@ -47,7 +49,7 @@ def recursive_diversity(cells: ClassCells, c: float) -> Numbers:
     return np.add.reduceat(holds.astype(np.float64), first)  # tails fall, so the first l hold
 
 
-class LDiversity(RiskMeasure):
+class LDiversity(RiskMeasure, ClassModel):
     """The share of released records in classes whose confidential values are not l-diverse.
 
     A class is what a snooper finds who knows the keys: the records that match. It is l-diverse if it has l different values
@@ -102,6 +104,35 @@ class LDiversity(RiskMeasure):
         several = "" if len(self.over) < 2 else f"; the other columns are {self.others}"
         return f"{self.kind}{several}; {RULES[self.missing]}"
 
+    @override
+    @property
+    def confidential(self) -> tuple[str, ...]:
+        return self.over
+
+    @override
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        return self.kind == "distinct"
+
+    @override
+    @property
+    def least(self) -> int:
+        # exp(entropy) is at most the number of values, and the l-th value needs a record of its own
+        return math.ceil(self.l * (1 - ROUNDING))
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        if len(self.over) > 1 and self.others == "keys":
+            raise ParameterError(
+                "a search cannot let the snooper know the other confidential columns. Set others = 'ignored' in l_diversity, or "
+                "give one model for each column."
+            )
+        low = np.zeros(len(table), bool)
+        for column in self.over:
+            values = table.of(column)
+            low[values.rows] |= values.each(self._diversity) < self.l * (1 - ROUNDING)
+        return low
+
     def of_records(self, values: Numbers) -> float:
         """Return the share of some records whose l is too small; their values are the l of their classes."""
         return float((values < self.l * (1 - ROUNDING)).mean())
@@ -147,7 +178,7 @@ def _amount(kind: DiversityKind, least: float) -> str:
     return f"l = {least:.3g}"
 
 
-class AlphaK(RiskMeasure):
+class AlphaK(RiskMeasure, ClassModel):
     """The share of released records that are not (α, k)-anonymous.
 
     A record is, if at least k records match it on the keys, itself included, and none of the sensitive values has a share above α
@@ -171,6 +202,25 @@ class AlphaK(RiskMeasure):
             raise ParameterError("values of alpha_k must be a list of values of the column.")
         listed = (given,) if isinstance(given, str) else given
         object.__setattr__(self, "values", tuple(label_of(value) for value in listed))
+
+    @override
+    @property
+    def confidential(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @override
+    @property
+    def least(self) -> int:
+        return self.k
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        found = table.of(self.column)
+        named = [not self.values or label_of(value) in self.values for value in found.values]
+        watched, low = np.array(named, np.float64), table.sizes < self.k
+        shares = found.each(lambda cells: cells.largest(cells.shares * watched[cells.values]))
+        low[found.rows] |= shares > self.alpha + ROUNDING
+        return low
 
     @property
     def _asked(self) -> str:
@@ -248,7 +298,7 @@ _BY_SCALE: dict[Scale, Distance] = {
 }
 
 
-class TCloseness(RiskMeasure):
+class TCloseness(RiskMeasure, ClassModel):
     """The largest distance between the distribution of a confidential column in a class and in the whole file, from 0 to 1.
 
     The distance is the earth mover's: how far shares of the values have to be moved, on average, to make one distribution the
@@ -274,6 +324,35 @@ class TCloseness(RiskMeasure):
     def variant(self) -> str:
         return f"{self.distance or 'by the scale of the column'}; {RULES[self.missing]}"
 
+    compares: ClassVar[bool] = True
+
+    @override
+    @property
+    def confidential(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def _of_classes(self, table: CandidateClasses) -> Numbers:
+        found, apart = table.of(self.column), np.zeros(len(table))
+        distance = self.distance or _BY_SCALE[found.attribute.scale]
+        apart[found.rows] = _apart(found, distance, found.attribute, found.kind)
+        return apart
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        return self._of_classes(table) > self.t + ROUNDING
+
+    @override
+    def amount(self, table: CandidateClasses) -> float:
+        return float(self._of_classes(table).max(initial=0.0))
+
+    @override
+    def urgency(self, table: CandidateClasses) -> Numbers:
+        return 1.0 - self._of_classes(table)
+
+    @override
+    def allows(self, score: Score) -> bool:
+        return score.value <= self.t + ROUNDING
+
     def of_records(self, values: Numbers) -> float:
         """Return how far the classes of some records are from the whole file at most."""
         return float(values.max())
@@ -283,7 +362,7 @@ class TCloseness(RiskMeasure):
         keys = keys_beside(outcome, snooper, [self.column])
         distance = self.distance or _BY_SCALE[outcome.masked.schema[self.column].scale]
         found = distributions(outcome, snooper, self.missing, self.column, keys)
-        apart = _apart(found, distance, outcome.masked)
+        apart = _apart(found, distance, outcome.masked.schema[self.column], outcome.masked.kind(self.column))
         beyond, n, largest = found.records_in(apart > self.t + ROUNDING), found.n, float(apart.max())
         score = self.result(
             largest,
@@ -300,22 +379,33 @@ class TCloseness(RiskMeasure):
         return replace(score, variant=f"{distance}; {RULES[self.missing]}")
 
 
-def _apart(found: Distributions, distance: Distance, data: Microdata) -> Numbers:
+Spread = Distributions | ClassValues
+"""The values of a column in the classes of a release, or of a candidate for one."""
+
+
+def _apart(found: Spread, distance: Distance, attribute: Attribute, kind: Kind) -> Numbers:
     """Return the distance of each class from the whole file, shape (c,)."""
-    whole = found.whole
+    whole, memory = found.whole, found.memory if isinstance(found, ClassValues) else {}
+    if distance not in memory:
+        memory[distance] = {"ordered": _places, "hierarchical": _nodes, "unordered": _each_its_own}[distance](
+            found, attribute, kind
+        )
+    nodes = memory[distance]
     if distance == "ordered":
-        places = _places(found, data)
-        along = np.bincount(places, whole).astype(np.int64)
-        return found.each(lambda cells: kernels.column_pairs.ordered_distances(*_in_order(cells, places), along))
-    nodes = _nodes(found, data) if distance == "hierarchical" else np.arange(len(whole), dtype=np.int32)[None, :]
+        along = np.bincount(nodes, whole).astype(np.int64)
+        return found.each(lambda cells: kernels.column_pairs.ordered_distances(*_in_order(cells, nodes), along))
     return found.each(
         lambda cells: kernels.column_pairs.tree_distances(cells.starts, cells.values, cells.counts, whole, nodes)
     )
 
 
-def _places(found: Distributions, data: Microdata) -> NDArray[np.int32]:
+def _each_its_own(found: Spread, attribute: Attribute, kind: Kind) -> NDArray[np.int32]:
+    """Return the nodes of values that have no more in common with one than with another, shape (1, m)."""
+    return np.arange(len(found.whole), dtype=np.int32)[None, :]
+
+
+def _places(found: Spread, attribute: Attribute, kind: Kind) -> NDArray[np.int32]:
     """Return the place of each value in the order of values, shape (m,)."""
-    attribute, kind = data.schema[found.column], data.kind(found.column)
     if kind is not Kind.CATEGORY:
         return np.arange(len(found.whole), dtype=np.int32)  # numbers, dates and yes/no come sorted
     numbers = [attribute.values.get(str(value)) for value in found.values]
@@ -336,9 +426,9 @@ def _in_order(cells: ClassCells, places: NDArray[np.int32]) -> tuple[Whole, NDAr
     return cells.starts, here[order], cells.counts[order]
 
 
-def _nodes(found: Distributions, data: Microdata) -> NDArray[np.int32]:
+def _nodes(found: Spread, attribute: Attribute, kind: Kind) -> NDArray[np.int32]:
     """Return the node of each value on each level of the column's hierarchy below the root, shape (height, m)."""
-    hierarchy = data.schema[found.column].hierarchy
+    hierarchy = attribute.hierarchy
     if hierarchy is None:
         raise NotApplicable(
             f"column '{found.column}' has no hierarchy in the schema, so values have no distance in it. "
@@ -348,25 +438,33 @@ def _nodes(found: Distributions, data: Microdata) -> NDArray[np.int32]:
     return np.stack([np.unique(labels.astype(str), return_inverse=True)[1] for labels in levels]).astype(np.int32)
 
 
-class FrequencyRule(RiskMeasure, abstract=True):
+class FrequencyRule(RiskMeasure, ClassModel, abstract=True):
     """A bound on how frequent a value may be in a class, compared with the file."""
 
+    compares: ClassVar[bool] = True
     column: str = param(doc="the confidential column", columns="one", holds="anything")
 
-    def score_classes(
-        self,
-        outcome: Release,
-        snooper: Snooper,
-        missing: Missing,
-        find: Callable[[Distributions], tuple[Numbers, Flags, str, str]],
-    ) -> Score:
-        """Count the records in classes that break the rule.
+    @override
+    @property
+    def confidential(self) -> tuple[str, ...]:
+        return (self.column,)
 
-        `find` returns an amount for each class (c,), which classes break the rule, what the amount is called, and what to say.
-        """
+    @abstractmethod
+    def find(self, found: Spread) -> tuple[Numbers, Flags, str, str]:
+        """Return an amount for each class (c,), which classes break the rule, what the amount is called, and what to say."""
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        found, low = table.of(self.column), np.zeros(len(table), bool)
+        if len(found.rows):
+            low[found.rows] = self.find(found)[1]
+        return low
+
+    def score_classes(self, outcome: Release, snooper: Snooper, missing: Missing) -> Score:
+        """Count the records in classes that break the rule."""
         keys = keys_beside(outcome, snooper, [self.column])
         found = distributions(outcome, snooper, missing, self.column, keys)
-        amounts, breaks, name, told = find(found)
+        amounts, breaks, name, told = self.find(found)
         broken = found.records_in(breaks)
         return self.result(
             broken / found.n,
@@ -405,24 +503,24 @@ class BetaLikeness(FrequencyRule):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the gains of each class."""
+        return self.score_classes(outcome, snooper, self.missing)
 
-        def gains(found: Distributions) -> tuple[Numbers, Flags, str, str]:
-            shares = found.whole / found.n
-            bounds = np.full(len(shares), self.beta)
-            if self.kind == "enhanced":
-                bounds = np.minimum(self.beta, -np.log(shares))
+    @override
+    def find(self, found: Spread) -> tuple[Numbers, Flags, str, str]:
+        shares = found.whole / found.n
+        bounds = np.full(len(shares), self.beta)
+        if self.kind == "enhanced":
+            bounds = np.minimum(self.beta, -np.log(shares))
 
-            def most(cells: ClassCells) -> Numbers:
-                gain = cells.shares / shares[cells.values] - 1
-                return np.column_stack([cells.largest(gain), cells.largest(gain - bounds[cells.values])])
+        def most(cells: ClassCells) -> Numbers:
+            gain = cells.shares / shares[cells.values] - 1
+            return np.column_stack([cells.largest(gain), cells.largest(gain - bounds[cells.values])])
 
-            gain, excess = found.each(most).T
-            return gain, excess > ROUNDING, "largest gain", (
-                f"{self.kind} {self.beta:g}-likeness; at most, a value of '{self.column}' is {1 + gain.max():.3g} times as "
-                "frequent in a class as in the file"
-            )  # fmt: skip
-
-        return self.score_classes(outcome, snooper, self.missing, gains)
+        gain, excess = found.each(most).T
+        return gain, excess > ROUNDING, "largest gain", (
+            f"{self.kind} {self.beta:g}-likeness; at most, a value of '{self.column}' is {1 + gain.max():.3g} times as "
+            "frequent in a class as in the file"
+        )  # fmt: skip
 
 
 class DeltaDisclosure(FrequencyRule):
@@ -452,18 +550,18 @@ class DeltaDisclosure(FrequencyRule):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the largest ratio of each class."""
+        return self.score_classes(outcome, snooper, self.missing)
 
-        def ratios(found: Distributions) -> tuple[Numbers, Flags, str, str]:
-            shares, m = found.whole / found.n, len(found.whole)
+    @override
+    def find(self, found: Spread) -> tuple[Numbers, Flags, str, str]:
+        shares, m = found.whole / found.n, len(found.whole)
 
-            def ratio(cells: ClassCells) -> Numbers:
-                largest = cells.largest(np.abs(np.log2(cells.shares / shares[cells.values])))
-                return np.where(cells.distinct < m, np.inf, largest) if self.absent == "counts" else largest
+        def ratio(cells: ClassCells) -> Numbers:
+            largest = cells.largest(np.abs(np.log2(cells.shares / shares[cells.values])))
+            return np.where(cells.distinct < m, np.inf, largest) if self.absent == "counts" else largest
 
-            ratios = found.each(ratio)
-            most = ratios.max()
-            told = "a class lacks a value altogether" if np.isinf(most) else f"the largest |log2(q/p)| is {most:.3g}"
-            sentence = f"{self.delta:g}-disclosure privacy of '{self.column}'; {told}"
-            return ratios, ratios >= self.delta * (1 - ROUNDING), "largest |log2(q/p)|", sentence
-
-        return self.score_classes(outcome, snooper, self.missing, ratios)
+        ratios = found.each(ratio)
+        most = ratios.max()
+        told = "a class lacks a value altogether" if np.isinf(most) else f"the largest |log2(q/p)| is {most:.3g}"
+        sentence = f"{self.delta:g}-disclosure privacy of '{self.column}'; {told}"
+        return ratios, ratios >= self.delta * (1 - ROUNDING), "largest |log2(q/p)|", sentence

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import Release, Snooper, param
+from sfumato.contract import CandidateClasses, ClassModel, Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing
 from sfumato.data.households import unit_ids
@@ -26,7 +26,7 @@ from sfumato.risk.keys import (
 )
 from sfumato.risk.population_uniques import fraction_parameter
 from sfumato.schema import Schema
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Flags, Numbers, Whole
 
 _FEW = 0.05
 """If no larger share of the records than this has weights that are too small, those are taken for 1."""
@@ -312,7 +312,7 @@ def _have(count: int) -> str:
 # --- Re-identification by a prosecutor, a journalist or a marketer (El Emam 2013, chapter 16; ARX).
 
 
-class Reidentification(RiskMeasure):
+class Reidentification(RiskMeasure, ClassModel):
     """How often a snooper who picks one of those who look the same is right.
 
     A prosecutor goes for one person and knows that he or she is in the release: 1/f for a record that f records match. A
@@ -388,6 +388,33 @@ class Reidentification(RiskMeasure):
             find_records=None if not outcome.aligned else lambda: of_original(outcome, found, risks.risk),
         )
         return replace(score, variant=f"{risks.source}; {RULES[self.missing]}")
+
+    needs_limit: ClassVar[bool] = True
+
+    @override
+    @property
+    def uses_population(self) -> bool:
+        return self.attacker == "journalist"
+
+    def _of_classes(self, table: CandidateClasses) -> Numbers:
+        """Return the probability for each class of a candidate, shape (c,)."""
+        if self.attacker == "prosecutor" or (self.attacker == "marketer" and table.persons is None):
+            return 1 / table.sizes
+        if table.persons is None:
+            raise NotApplicable("a journalist's risk needs a table of the population in a search.")
+        return 1 / np.maximum(table.persons, table.sizes)
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        return self._of_classes(table) > self.threshold * (1 + 1e-12)
+
+    @override
+    def amount(self, table: CandidateClasses) -> float:
+        return self.of_records(np.repeat(self._of_classes(table), table.sizes))
+
+    @override
+    def urgency(self, table: CandidateClasses) -> Numbers:
+        return 1 / self._of_classes(table)
 
     def _risks(self, outcome: Release, snooper: Snooper) -> ClassRisks:
         if self.attacker == "prosecutor":

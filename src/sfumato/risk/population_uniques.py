@@ -12,13 +12,13 @@ from scipy.special import expit, gammaln, logit
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import Release, Snooper, param
+from sfumato.contract import CandidateClasses, ClassModel, Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, count_of, plural
 from sfumato.lazy import optimize
 from sfumato.risk.keys import RiskMeasure, released_classes
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 
 def fraction_parameter() -> Any:
@@ -429,7 +429,7 @@ SMALL = 0.1
 """Sampling fraction up to which the rule of Dankar et al. takes Pitman's model."""
 
 
-class PopulationUniques(RiskMeasure):
+class PopulationUniques(RiskMeasure, ClassModel):
     """The share of persons whose keys nobody else in the population has, estimated from the released file as a sample.
 
     The same share of the released records is expected to be unique in the population: whoever knows their keys, and that the
@@ -446,6 +446,25 @@ class PopulationUniques(RiskMeasure):
     )
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
+
+    needs_limit: ClassVar[bool] = True
+
+    @override
+    def breaks(self, table: CandidateClasses) -> Flags:
+        return np.asarray(table.sizes == 1)
+
+    @override
+    def amount(self, table: CandidateClasses) -> float:
+        sizes, counts = np.unique(table.sizes, return_counts=True)
+        seen, n = Frequencies(sizes.astype(np.float64), counts.astype(np.float64)), float(table.sizes.sum())
+        if self.fraction is None and table.total is None:
+            raise NotApplicable(
+                "how large a share of the population the file holds is not known. Say so with fraction=0.1."
+            )
+        pi = min(n / table.total, 1.0) if self.fraction is None and table.total else self.fraction or 1.0
+        if not seen.at(1):
+            return 0.0
+        return seen.at(1) / n if pi == 1 else chosen(self.model, seen, pi)[1].share
 
     @override
     @property
