@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 if TYPE_CHECKING:
     from . import agreement as agreement
     from . import boxes as boxes
+    from . import cart as cart
     from . import classes as classes
     from . import column_pairs as column_pairs
     from . import forest as forest

@@ -66,3 +66,5 @@ if TYPE_CHECKING:
     from sfumato.masks.suppression import SuppressValues as SuppressValues
     from sfumato.masks.swapping import DataSwap as DataSwap
     from sfumato.masks.swapping import RankSwap as RankSwap
+    from sfumato.masks.tree_synthesis import FullTreeSynthesis as FullTreeSynthesis
+    from sfumato.masks.tree_synthesis import TreeSynthesis as TreeSynthesis

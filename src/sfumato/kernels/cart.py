@@ -1,0 +1,316 @@
+"""Classification and regression trees, exact (Breiman, Friedman, Olshen and Stone 1984): every cut of every column is tried.
+
+A column holds numbers, NaN where missing, or codes of categories below `CATEGORIES`. A tree's rows stand leaf by leaf in one
+array, so that whoever draws from a leaf has its members.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.typing import Numbers, Whole
+
+CATEGORIES = 64
+"""Most categories of a column: those that go left are the bits of one number."""
+DEPTH = 30
+"""Most splits from the root to a leaf."""
+_TURNS = 15
+"""Steps of the power iteration that orders categories."""
+
+
+class CartTree(NamedTuple):
+    """Nodes in the order they were made; a leaf has column -1, the right child follows the left one."""
+
+    column: Whole
+    cut: Numbers
+    """Numbers: values up to it go left."""
+    goes_left: NDArray[np.uint64]
+    """Categories: bit k is set where category k goes left. Numbers: 1 where a missing value goes left."""
+    left: Whole
+    first: Whole
+    """Where in `rows` the node's rows begin."""
+    size: Whole
+    rows: Whole
+    """The rows that the tree was grown on, leaf by leaf."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _move(sums, squares, c, v):  # type: ignore[no-untyped-def]
+    """Move a value v of class c from the right side to the left; `squares` are Σ over classes of sum², by side."""
+    squares[0] += v * (2 * sums[0, c] + v)
+    squares[1] -= v * (2 * sums[1, c] - v)
+    sums[0, c] += v
+    sums[1, c] -= v
+
+
+@numba.njit(cache=True, nogil=True)
+def _restart(sums, squares, whole):  # type: ignore[no-untyped-def]
+    """Put everything on the right side."""
+    sums[0, :] = 0.0
+    sums[1, :] = whole
+    squares[0] = 0.0
+    squares[1] = (whole * whole).sum()
+
+
+@numba.njit(cache=True, nogil=True)
+def _score(squares, n_left, n):  # type: ignore[no-untyped-def]
+    return squares[0] / n_left + squares[1] / (n - n_left)
+
+
+@numba.njit(cache=True, nogil=True)
+def _split_number(x, here, code, value, whole, smallest, sums, squares):  # type: ignore[no-untyped-def]
+    """Return the best score of a cut, the cut, and 1 if missing values go left; rows stand by size, the missing ones last."""
+    n = here.size
+    known = n
+    while known > 0 and np.isnan(x[here[known - 1]]):
+        known -= 1
+    best, cut, left = -1.0, 0.0, np.uint64(0)
+    for missing_left in range(1 if known == n else 2):
+        _restart(sums, squares, whole)
+        n_left = 0
+        if missing_left:
+            for i in range(known, n):
+                _move(sums, squares, code[here[i]], value[here[i]])
+            n_left = n - known
+        last = known if known < n and not missing_left else known - 1  # the last cut: known values against missing ones
+        for i in range(last):
+            row = here[i]
+            _move(sums, squares, code[row], value[row])
+            n_left += 1
+            if n_left < smallest or n - n_left < smallest or (i + 1 < known and x[row] == x[here[i + 1]]):
+                continue
+            score = _score(squares, n_left, n)
+            if score > best:
+                best, left = score, np.uint64(missing_left)
+                cut = x[row]
+                if i + 1 < known:  # half-way to the next value, unless that is the next value for want of digits
+                    middle = x[row] / 2 + x[here[i + 1]] / 2
+                    cut = middle if middle < x[here[i + 1]] else x[row]
+    return best, cut, left
+
+
+@numba.njit(cache=True, nogil=True)
+def _order_levels(table, counts, whole, n):  # type: ignore[no-untyped-def]
+    """Return the order in which categories are cut, from the sums (levels, classes) and the counts of rows (levels,).
+
+    One class (a mean) or two: by the mean, or the share of the second, among which the best split is (Fisher 1958; Breiman et
+    al. 1984, theorem 4.5). More: by the first principal component of the shares (Coppersmith, Hong and Hosking 1999).
+    """
+    levels, k = table.shape
+    if k <= 2:
+        return np.argsort(table[:, k - 1] / counts, kind="mergesort")
+    apart = np.empty((levels, k))
+    widest, start = -1.0, 0
+    for i in range(levels):
+        length = 0.0
+        for c in range(k):
+            apart[i, c] = table[i, c] / counts[i] - whole[c] / n
+            length += counts[i] * apart[i, c] ** 2
+        if length > widest * (1 + 1e-9):
+            widest, start = length, i
+    axis = apart[start].copy()
+    place = np.zeros(levels)
+    for _ in range(_TURNS):
+        place[:] = 0.0
+        for i in range(levels):
+            for c in range(k):
+                place[i] += apart[i, c] * axis[c]
+        axis[:] = 0.0
+        for i in range(levels):
+            for c in range(k):
+                axis[c] += counts[i] * place[i] * apart[i, c]
+        longest = np.abs(axis).max()
+        if longest == 0.0:
+            break
+        axis /= longest
+    return np.argsort(place, kind="mergesort")
+
+
+@numba.njit(cache=True, nogil=True)
+def _split_category(x, here, code, value, whole, smallest, classes, class_place):  # type: ignore[no-untyped-def]
+    """Return the best score of a set of categories, and the set; categories that are not here go with the larger side.
+
+    `classes` are those of the node's rows, `class_place` says where in it each class stands.
+    """
+    n, k = here.size, classes.size
+    place = np.full(CATEGORIES, -1, np.int64)
+    levels = np.empty(CATEGORIES, np.int64)
+    width = 0
+    for row in here:
+        level = int(x[row])
+        if place[level] < 0:
+            place[level] = width
+            levels[width] = level
+            width += 1
+    best, left = -1.0, np.uint64(0)
+    if width < 2:
+        return best, left
+    order = np.argsort(levels[:width], kind="mergesort")  # whatever the order of the rows
+    for i in range(width):
+        place[levels[order[i]]] = i
+    levels = levels[:width][order]
+    table, counts, here_whole = np.zeros((width, k)), np.zeros(width), np.zeros(k)
+    for row in here:
+        i, c = place[int(x[row])], class_place[code[row]]
+        table[i, c] += value[row]
+        counts[i] += 1
+    for c in range(k):
+        here_whole[c] = whole[classes[c]]
+    order = _order_levels(table, counts, here_whole, n)
+    sums, squares = np.empty((2, k)), np.empty(2)
+    _restart(sums, squares, here_whole)
+    n_left, at = 0, -1
+    for j in range(width - 1):
+        i = order[j]
+        for c in range(k):
+            _move(sums, squares, c, table[i, c])
+        n_left += int(counts[i])
+        if n_left < smallest or n - n_left < smallest:
+            continue
+        score = _score(squares, n_left, n)
+        if score > best:
+            best, at = score, j
+    n_left = 0
+    for j in range(at + 1):
+        left |= np.uint64(1) << np.uint64(levels[order[j]])
+        n_left += int(counts[order[j]])
+    if at >= 0 and 2 * n_left >= n:
+        for level in range(CATEGORIES):
+            if place[level] < 0:
+                left |= np.uint64(1) << np.uint64(level)
+    return best, left
+
+
+@numba.njit(cache=True, nogil=True)
+def _best_split(x, kinds, sorted_rows, where, here, code, value, whole, start, least, smallest, room):  # type: ignore[no-untyped-def]
+    """Return the column, cut and set of the split that explains most, or column -1 if none explains more than `least`."""
+    classes, class_place, sums, squares = room
+    n = here.size
+    column, cut, left, best = -1, 0.0, np.uint64(0), start + least
+    for j in range(x.shape[0]):
+        if kinds[j]:
+            score, own_left = _split_category(x[j], here, code, value, whole, smallest, classes, class_place)
+            own_cut = 0.0
+        else:
+            ordered = sorted_rows[where[j], :n]
+            score, own_cut, own_left = _split_number(x[j], ordered, code, value, whole, smallest, sums, squares)
+            if n and not np.isnan(x[j, ordered[n - 1]]):  # none is missing here: one that is goes with the larger side
+                low = 0
+                for row in ordered:
+                    low += x[j, row] <= own_cut
+                own_left = np.uint64(2 * low >= n)
+        if score > best * (1 + 1e-12 * (column >= 0)):
+            column, cut, left, best = j, own_cut, own_left, score
+    return column, cut, left
+
+
+@numba.njit(cache=True, nogil=True)
+def _goes_left(value, cut, left, kind):  # type: ignore[no-untyped-def]
+    if kind:
+        return (left >> np.uint64(value)) & np.uint64(1) == np.uint64(1)
+    return left == np.uint64(1) if np.isnan(value) else value <= cut
+
+
+@numba.njit(cache=True, nogil=True)
+def _parted(rows, flags, scratch):  # type: ignore[no-untyped-def]
+    """Put the rows that go left first, both sides in the order they had; return how many go left."""
+    i, j = 0, 0
+    for row in rows:
+        if flags[row]:
+            rows[i] = row
+            i += 1
+        else:
+            scratch[j] = row
+            j += 1
+    rows[i:] = scratch[:j]
+    return i
+
+
+@numba.njit(cache=True, nogil=True)
+def _grow(x, kinds, sorted_rows, where, rows, code, value, k, smallest, complexity):  # type: ignore[no-untyped-def]
+    nodes_room = 2 * (rows.size // smallest) + 3
+    column, cut = np.full(nodes_room, -1, np.int64), np.zeros(nodes_room)
+    goes_left, left = np.zeros(nodes_room, np.uint64), np.zeros(nodes_room, np.int64)
+    first, count, depth = np.zeros(nodes_room, np.int64), np.zeros(nodes_room, np.int64), np.zeros(nodes_room, np.int64)
+    flags, scratch = np.zeros(x.shape[1], np.bool_), np.empty(rows.size, np.int64)
+    whole, class_place = np.zeros(k), np.zeros(k, np.int64)
+    sums, squares = np.empty((2, k)), np.empty(2)
+    count[0] = rows.size
+    nodes, at, spread = 1, 0, 0.0
+    while at < nodes:
+        start, n = first[at], count[at]
+        here = rows[start : start + n]
+        whole[:] = 0.0
+        total = 0.0
+        for row in here:
+            whole[code[row]] += value[row]
+            total += value[row] ** 2
+        classes = np.flatnonzero(whole) if k > 1 else np.zeros(1, np.int64)
+        for c in range(classes.size):
+            class_place[classes[c]] = c
+        base = (whole * whole).sum() / n if n else 0.0
+        if at == 0:
+            spread = total - base
+        if n >= 2 * smallest and depth[at] < DEPTH and total - base > 1e-12 * total:
+            room = (classes, class_place, sums, squares)
+            least = max(complexity * spread, 1e-12 * total)
+            j, own_cut, own_left = _best_split(
+                x, kinds, sorted_rows[:, start:], where, here, code, value, whole, base, least, smallest, room
+            )
+            if j >= 0:
+                for row in here:
+                    flags[row] = _goes_left(x[j, row], own_cut, own_left, kinds[j])
+                n_left = _parted(here, flags, scratch)
+                for i in range(sorted_rows.shape[0]):
+                    _parted(sorted_rows[i, start : start + n], flags, scratch)
+                column[at], cut[at], goes_left[at], left[at] = j, own_cut, own_left, nodes
+                first[nodes], count[nodes] = start, n_left
+                first[nodes + 1], count[nodes + 1] = start + n_left, n - n_left
+                depth[nodes] = depth[nodes + 1] = depth[at] + 1
+                nodes += 2
+        at += 1
+    return column[:nodes], cut[:nodes], goes_left[:nodes], left[:nodes], first[:nodes], count[:nodes]
+
+
+def grow_cart(
+    x: Numbers, kinds: Whole, rows: Whole, code: Whole, value: Numbers, k: int, smallest: int, complexity: float
+) -> CartTree:
+    """Grow a tree that explains a class or a number by the columns of `x`, shape (p, n), on some rows.
+
+    `kinds` (p,) is 0 for numbers and 1 for categories. For classes `code` (n,) is the class of each row, below k, and `value` is
+    1; for a mean `code` is 0, k is 1, and `value` the number, about its mean. No leaf has fewer than `smallest` rows. A split is
+    made if it lowers Σ (value - mean)², or for classes n times the Gini index, by at least `complexity` of that of all rows.
+    """
+    x = np.ascontiguousarray(x, np.float64).reshape(len(kinds), -1) if len(kinds) else np.zeros((0, len(code)))
+    numbers = np.flatnonzero(kinds == 0)
+    where = np.full(len(kinds), -1, np.int64)
+    where[numbers] = np.arange(len(numbers))
+    sorted_rows = np.empty((len(numbers), len(rows)), np.int64)
+    for i, j in enumerate(numbers):
+        sorted_rows[i] = rows[np.argsort(x[j, rows], kind="stable")]  # NaN comes last
+    kept = rows.copy()
+    found = _grow(x, np.asarray(kinds), sorted_rows, where, kept, code, value, k, smallest, complexity)
+    column, cut, goes_left, left, first, size = found
+    return CartTree(column, cut, goes_left, left, first, size, kept)
+
+
+@numba.njit(cache=True, nogil=True)
+def _leaves(column, cut, goes_left, left, x, kinds, out):  # type: ignore[no-untyped-def]
+    for row in range(x.shape[1]):
+        at = 0
+        while column[at] >= 0:
+            j = column[at]
+            at = left[at] + (0 if _goes_left(x[j, row], cut[at], goes_left[at], kinds[j]) else 1)
+        out[row] = at
+
+
+def leaves_of(tree: CartTree, x: Numbers, kinds: Whole) -> Whole:
+    """Return the leaf that each column of `x`, shape (p, n), falls into, shape (n,)."""
+    out = np.zeros(x.shape[1], np.int64)
+    if len(tree.column) > 1:
+        _leaves(tree.column, tree.cut, tree.goes_left, tree.left, np.ascontiguousarray(x), np.asarray(kinds), out)
+    return out
