@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sfumato.masks.corrected_noise import CorrectedNoise as CorrectedNoise
     from sfumato.masks.corrected_noise import KimTransformation as KimTransformation
     from sfumato.masks.gadp import GADP as GADP
+    from sfumato.masks.gadp import IPSO as IPSO
     from sfumato.masks.gower_microaggregation import GowerMicroaggregation as GowerMicroaggregation
     from sfumato.masks.identifiers import Identity as Identity
     from sfumato.masks.identifiers import Pseudonyms as Pseudonyms

@@ -170,7 +170,8 @@ class LeafDraws:
 
         The noise of a donor x has the larger standard deviation of two: 0.9 min(s, IQR/1.34) r^(-1/5) of its leaf's r rare values
         (Silverman 1986, equation 3.31), and the distance from x to the `leaf`-th value of the column below or above it,
-        whichever is nearer. Draws are pulled to the leaf's mean so that its variance stays, as far as `KEPT` allows.
+        whichever is nearer. Where all records are one leaf, the second serves alone: a wider one would blur what trees grown on
+        this column tell apart. Draws are pulled to the leaf's mean so that its variance stays, as far as `KEPT` allows.
         """
         ordered = np.sort(self.donors)
         low, high = np.searchsorted(ordered, self.donors), np.searchsorted(ordered, self.donors, side="right")
@@ -187,7 +188,7 @@ class LeafDraws:
         group = np.repeat(np.arange(len(ends)), self.tree.size[ends])
         at = np.flatnonzero(rare)
         mean, deviation, silverman = _leaf_spread(self.donors[at], group[at], len(ends))
-        spread = np.where(rare, np.maximum(silverman[group], near), 0.0)
+        spread = np.where(rare, np.maximum(silverman[group] if len(ends) > 1 else 0.0, near), 0.0)
         count = np.maximum(np.bincount(group[at], minlength=len(ends)), 1)
         noise = np.bincount(group, spread**2, len(ends)) / count
         kept = deviation / np.sqrt(np.maximum(deviation**2 + noise, 1e-300))
