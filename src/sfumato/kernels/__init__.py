@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from . import classes as classes
     from . import column_pairs as column_pairs
     from . import forest as forest
+    from . import graphical_model as graphical_model
     from . import keyed_numbers as keyed_numbers
     from . import loglinear as loglinear
     from . import matching as matching

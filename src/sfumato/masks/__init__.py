@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sfumato.masks.identifiers import RemoveIdentifiers as RemoveIdentifiers
     from sfumato.masks.local_privacy import GaussianMechanism as GaussianMechanism
     from sfumato.masks.local_privacy import LaplaceNoise as LaplaceNoise
+    from sfumato.masks.marginal_synthesis import MarginalSynthesis as MarginalSynthesis
     from sfumato.masks.matrix_mask import Displace as Displace
     from sfumato.masks.matrix_mask import MatrixMask as MatrixMask
     from sfumato.masks.matrix_mask import MultiplyColumns as MultiplyColumns

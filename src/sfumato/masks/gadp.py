@@ -528,8 +528,11 @@ class IPSO(ConditionalNormal):
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
         """Compare the moments of the masked and the given columns before and after."""
         for model in self.models:
-            one, two = (_moments_of(data, model) for data in (before, after))
-            off = max(float(np.abs(a - b).max(initial=0.0)) for a, b in zip(one, two, strict=True))
+            one, two = (_answers(data, model) for data in (before, after))
+            centre, scale = one.mean(axis=0), np.where(one.std(axis=0) > 0, one.std(axis=0), 1.0)
+            one, two = (one - centre) / scale, (two - centre) / scale
+            apart = [one.mean(axis=0) - two.mean(axis=0), np.cov(one, rowvar=False) - np.cov(two, rowvar=False)]
+            off = max(float(np.abs(a).max(initial=0.0)) for a in apart)
             others = [*(g.name for g in model.given), *model.earlier]
             says = f"{join_names(model.targets)}: means and covariances with each other"
             says += f" and with {join_names(others)} " if others else " "
@@ -542,16 +545,10 @@ class IPSO(ConditionalNormal):
         yield from self.limits_stated(before.schema, step)
 
 
-def _moments_of(data: Microdata, model: Regression) -> tuple[Numbers, Numbers]:
-    """Return means and covariances of the masked columns and their regressors, in standard deviations of the original."""
+def _answers(data: Microdata, model: Regression) -> Numbers:
+    """Return the masked columns and their regressors, over the records that have all masked columns."""
     batch = data.batch([*model.targets, *model.earlier, *(g.name for g in model.given)])
-    x = (np.column_stack([batch.numbers(n) for n in model.targets]) - model.x_mean) / np.sqrt(np.diag(model.residual))
-    z = [np.column_stack([np.ones(len(batch)), *(g.matrix(g.read(batch)) for g in model.given)])]
-    z += [np.where(np.isnan(v), 0.0, v)[:, None] for v in (batch.numbers(n) for n in model.earlier)]
-    centre = np.concatenate([[0.0], model.z_mean])
-    size = 1 / np.sqrt(
-        np.maximum(np.diag(model.half @ model.half.T) * model.count, 1e-300)
-    )  # about a standard deviation
-    both = np.column_stack([x, ((np.column_stack(z) - centre)[:, 1:]) / size])
-    both = both[~np.isnan(x).any(axis=1)]
-    return both.mean(axis=0), np.cov(both, rowvar=False).reshape(both.shape[1], -1)
+    earlier = [np.nan_to_num(batch.numbers(n)) for n in model.earlier]
+    x = np.column_stack([batch.numbers(n) for n in model.targets])
+    both = np.column_stack([x, *(g.matrix(g.read(batch)) for g in model.given), *earlier])
+    return np.asarray(both[~np.isnan(x).any(axis=1)])

@@ -173,28 +173,29 @@ class LeafDraws:
         whichever is nearer. Where all records are one leaf, the second serves alone: a wider one would blur what trees grown on
         this column tell apart. Draws are pulled to the leaf's mean so that its variance stays, as far as `KEPT` allows.
         """
-        ordered = np.sort(self.donors)
-        low, high = np.searchsorted(ordered, self.donors), np.searchsorted(ordered, self.donors, side="right")
+        scale = float(np.abs(self.donors).max()) or 1.0  # squares of huge numbers have no room
+        donors = self.donors / scale
+        ordered = np.sort(donors)
+        low, high = np.searchsorted(ordered, donors), np.searchsorted(ordered, donors, side="right")
         rare = high - low < shared
         if not rare.any():
             return self
-        reach = float(ordered[-1] - ordered[0])
-        below = np.where(low >= leaf, self.donors - ordered[np.maximum(low - leaf, 0)], np.inf)
+        below = np.where(low >= leaf, donors - ordered[np.maximum(low - leaf, 0)], np.inf)
         above = np.where(
-            high + leaf <= len(ordered), ordered[np.minimum(high + leaf, len(ordered)) - 1] - self.donors, np.inf
+            high + leaf <= len(ordered), ordered[np.minimum(high + leaf, len(ordered)) - 1] - donors, np.inf
         )
-        near = np.minimum(np.minimum(below, above), reach)
+        near = np.minimum(np.minimum(below, above), ordered[-1] - ordered[0])
         ends = _ends(self.tree)
         group = np.repeat(np.arange(len(ends)), self.tree.size[ends])
         at = np.flatnonzero(rare)
-        mean, deviation, silverman = _leaf_spread(self.donors[at], group[at], len(ends))
+        mean, deviation, silverman = _leaf_spread(donors[at], group[at], len(ends))
         spread = np.where(rare, np.maximum(silverman[group] if len(ends) > 1 else 0.0, near), 0.0)
         count = np.maximum(np.bincount(group[at], minlength=len(ends)), 1)
         noise = np.bincount(group, spread**2, len(ends)) / count
         kept = deviation / np.sqrt(np.maximum(deviation**2 + noise, 1e-300))
         shrink = np.where(deviation > 0, np.maximum(kept, KEPT), 1.0)
-        limits = (float(ordered[0]), float(ordered[-1]))
-        return LeafDraws(self.tree, self.kinds, self.donors, spread, mean[group], shrink[group], limits)
+        limits = (float(self.donors.min()), float(self.donors.max()))
+        return LeafDraws(self.tree, self.kinds, self.donors, spread * scale, mean[group] * scale, shrink[group], limits)
 
 
 def _ends(tree: kernels.cart.CartTree) -> Whole:
@@ -339,14 +340,13 @@ class SequentialTrees(Mask, abstract=True):
     )
     visit: tuple[str, ...] | None = param(
         default=None,
-        doc="the order in which columns are drawn; as in the file, with columns of many categories last, if none",
+        doc="columns that are drawn first, in this order; the others follow as in the file, those of many categories last",
         columns="many",
         holds="anything",
     )
     predictors: Mapping[str, Any] | None = param(
         default=None,
         doc="for a column, the columns that explain it; all that are known when it is drawn if none",
-        of_data="nothing",
     )
     rules: Mapping[str, Any] | None = param(
         default=None,
@@ -414,7 +414,9 @@ class SequentialTrees(Mask, abstract=True):
         if not names:
             raise DataError("there is no column to synthesise. Name the columns (columns=...).")
         self._check_named(names)
-        whole = data.batch([*given, *names])
+        household = schema.one("household")
+        needed = [household] if household is not None and any(self.by_household(schema, n) for n in names) else []
+        whole = data.batch(list(dict.fromkeys([*given, *names, *needed])))
         batch = whole.keep(np.argsort(whole.ids, kind="stable"))
         if len(batch) < self.leaf:
             raise DataError(f"{len(batch):,} records are fewer than a leaf has ({self.leaf}). Take smaller leaves.")
@@ -434,17 +436,12 @@ class SequentialTrees(Mask, abstract=True):
         return tuple(n for n in self.given_names(data.schema) if data.kind(n) not in (Kind.DATE, Kind.OTHER))
 
     def _check_named(self, names: Sequence[str]) -> None:
-        for what in ("predictors", "rules"):
+        for what in ("visit", "predictors", "rules"):
             for name in getattr(self, what) or ():
                 if name not in names:
                     raise DataError(
                         f"{what} of {self.name}: {unknown_name('column', name, names, 'the synthetic columns')}"
                     )
-        if self.visit is not None and set(self.visit) != set(names):
-            odd = sorted(set(self.visit) ^ set(names))
-            raise DataError(
-                f"visit of {self.name} must name each synthetic column once, and no other; {join_names(odd)} is in one of the two."
-            )
 
     def _order(
         self, names: Sequence[str], given: Sequence[str], columns: Mapping[str, TreeColumn], schema: Schema
@@ -465,11 +462,12 @@ class SequentialTrees(Mask, abstract=True):
             wide = len(columns[name].values) > MANY and not columns[name].ordered
             return not self.by_household(schema, name), name == weight, wide
 
-        left = list(self.visit or sorted(names, key=late))
+        first = self.visit or ()
+        left = [*first, *sorted((n for n in names if n not in first), key=late)]
         order: list[str] = []
         while left:
             ready = [n for n in left if not needs[n] - set(order)]
-            if not ready or (self.visit is not None and ready[0] != left[0]):
+            if not ready or (left[0] in first and ready[0] != left[0]):
                 later = join_names(sorted(needs[left[0]] - set(order)))
                 raise DataError(
                     f"a rule of '{left[0]}' depends on columns that are drawn after it: {later}. Change the order (visit=...), or "
