@@ -505,7 +505,7 @@ def analysis(data: Any) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("times", [30, pytest.param(500, marks=pytest.mark.verify)])
 @pytest.mark.parametrize("mask", [FullTreeSynthesis(implicates=5), TreeSynthesis(["y", "z"], implicates=5)])
 def test_intervals_from_implicates_cover_the_truth_within_two_points_of_nominal(mask: Mask, times: int) -> None:
-    """On average of six estimates; each by itself within four points."""
+    """Each of six estimates; of few samples their average."""
     covered = np.zeros((times, len(TRUTH)))
     for seed in range(times):
         data = population(500, seed)
@@ -519,5 +519,4 @@ def test_intervals_from_implicates_cover_the_truth_within_two_points_of_nominal(
     if times < 500:
         assert abs(each.mean() - 95) < 2 + 3 * error / math.sqrt(2)  # estimates of one sample are correlated
     else:
-        assert abs(each.mean() - 95) < 2
-        assert (np.abs(each - 95) < 4).all()
+        assert (np.abs(each - 95) <= 2).all()
