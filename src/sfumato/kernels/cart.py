@@ -314,3 +314,82 @@ def leaves_of(tree: CartTree, x: Numbers, kinds: Whole) -> Whole:
     if len(tree.column) > 1:
         _leaves(tree.column, tree.cut, tree.goes_left, tree.left, np.ascontiguousarray(x), np.asarray(kinds), out)
     return out
+
+
+# --- Noise on the numbers of leaves: a draw from a leaf need not be the value of one record.
+
+KEPT = 0.8
+"""Draws are pulled to their leaf's mean to keep its variance, but not below this share of their distance from it."""
+
+
+class LeafNoise(NamedTuple):
+    """For each donor: centre + shrink (donor - centre + spread ε), with ε standard normal, mirrored at the limits."""
+
+    spread: Numbers
+    """Standard deviation of the noise, shape (n,); 0 where the donor's number stays as it is."""
+    centre: Numbers
+    """Mean of the leaf's numbers with noise, shape (n,)."""
+    shrink: Numbers
+    low: float
+    high: float
+
+    def add(self, y: Numbers, at: Whole, normals: Numbers) -> Numbers:
+        """Return the numbers of donors `at` with noise, of standard normal numbers, shape (m,) each."""
+        moved = self.centre[at] + self.shrink[at] * (y - self.centre[at] + self.spread[at] * normals)
+        return np.where(self.spread[at] > 0, _mirrored(moved, self.low, self.high), y)
+
+
+def leaf_noise(donors: Numbers, sizes: Whole, shared: int, nearest: int) -> LeafNoise | None:
+    """Return the noise of numbers that fewer than `shared` donors have; None if there is none.
+
+    `donors` (n,) stand leaf by leaf, each leaf in order of value; `sizes` has how many each leaf has. The noise of a donor x has
+    the larger standard deviation of two: 0.9 min(s, IQR/1.34) r^(-1/5) of its leaf's r rare values (Silverman 1986, equation
+    3.31), and the distance from x to the `nearest`-th value of all donors below or above it, whichever is nearer. Where all are
+    one leaf, the second serves alone: a wider one would blur what trees grown on this column tell apart.
+    """
+    scale = float(np.abs(donors).max()) or 1.0  # squares of huge numbers have no room
+    x = donors / scale
+    ordered = np.sort(x)
+    low, high = np.searchsorted(ordered, x), np.searchsorted(ordered, x, side="right")
+    rare = high - low < shared
+    if not rare.any():
+        return None
+    below = np.where(low >= nearest, x - ordered[np.maximum(low - nearest, 0)], np.inf)
+    above = np.where(high + nearest <= len(ordered), ordered[np.minimum(high + nearest, len(ordered)) - 1] - x, np.inf)
+    near = np.minimum(np.minimum(below, above), ordered[-1] - ordered[0])
+    group, at = np.repeat(np.arange(len(sizes)), sizes), np.flatnonzero(rare)
+    mean, deviation, silverman = _leaf_spread(x[at], group[at], len(sizes))
+    spread = np.where(rare, np.maximum(silverman[group] if len(sizes) > 1 else 0.0, near), 0.0)
+    count = np.maximum(np.bincount(group[at], minlength=len(sizes)), 1)
+    noise = np.bincount(group, spread**2, len(sizes)) / count
+    kept = deviation / np.sqrt(np.maximum(deviation**2 + noise, 1e-300))
+    shrink = np.where(deviation > 0, np.maximum(kept, KEPT), 1.0)
+    limits = float(donors.min()), float(donors.max())
+    return LeafNoise(spread * scale, mean[group] * scale, shrink[group], *limits)
+
+
+def _leaf_spread(values: Numbers, group: Whole, groups: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Return mean, standard deviation and Silverman's bandwidth of each group, shape (groups,); values stand by group and size."""
+    count = np.bincount(group, minlength=groups)
+    many = np.maximum(count, 1)
+    mean = np.bincount(group, values, groups) / many
+    deviation = np.sqrt(np.bincount(group, (values - mean[group]) ** 2, groups) / np.maximum(count - 1, 1))
+    start = np.cumsum(count) - count
+    quartiles = []
+    for q in (0.25, 0.75):
+        place = (many - 1) * q
+        low = np.minimum(start + place.astype(np.int64), max(len(values) - 1, 0))
+        high = np.minimum(low + (place > place.astype(np.int64)), max(len(values) - 1, 0))
+        quartiles.append(values[low] + (place % 1) * (values[high] - values[low]))
+    between = (quartiles[1] - quartiles[0]) / 1.34
+    narrow = np.where(between > 0, np.minimum(deviation, between), deviation)
+    return mean, deviation, np.where(count > 1, 0.9 * narrow * many**-0.2, 0.0)
+
+
+def _mirrored(y: Numbers, low: float, high: float) -> Numbers:
+    """Return numbers within the limits: those beyond are mirrored at them."""
+    width = high - low
+    if not width > 0:
+        return np.full(len(y), low)
+    turned = np.mod(y - low, 2 * width)
+    return np.asarray(low + np.where(turned <= width, turned, 2 * width - turned))

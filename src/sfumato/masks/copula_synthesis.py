@@ -27,7 +27,6 @@ from sfumato.kernels.moments import covariance_root
 from sfumato.lazy import special
 from sfumato.masks.gadp import LEVELS, PIECE, RARE, is_number
 from sfumato.masks.normal_synthesis import (
-    Originals,
     Raw,
     Uniques,
     alone,
@@ -37,6 +36,7 @@ from sfumato.masks.normal_synthesis import (
     new_columns_parameter,
     new_file_columns,
     new_records,
+    originals_avoided,
     size_parameter,
     synthetic_schema,
     uniques_parameter,
@@ -399,14 +399,11 @@ class CopulaSynthesis(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw new records; those that copy a unique original are drawn again."""
-        originals = None
-        if self.uniques == "redraw" and len(batch):
-            originals = Originals.of(batch, compared_columns(self.touches(batch.schema), batch.schema))
         return new_records(
             self.size or self.records,
             lambda ids: self.model.draw(ids, draws),
             lambda ids, raw: self._built(ids, raw, batch),
-            originals,
+            originals_avoided(batch, self.touches(batch.schema), self.uniques),
         )
 
     def _built(self, ids: Whole, raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:

@@ -127,6 +127,11 @@ def compared_columns(names: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
     return tuple(n for n in names if n != weight) or names
 
 
+def originals_avoided(batch: Batch, names: tuple[str, ...], uniques: str) -> Originals | None:
+    """Return the original records that no synthetic one may copy; None if it may."""
+    return Originals.of(batch, compared_columns(names, batch.schema)) if uniques == "redraw" and len(batch) else None
+
+
 def new_file_columns(columns: tuple[str, ...] | None, schema: Schema) -> tuple[str, ...]:
     """Return the columns of a new file: those named, or all but identifiers, households and contributors."""
     out = (Role.IDENTIFIER, Role.HOUSEHOLD, Role.CONTRIBUTOR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -18,7 +18,6 @@ from sfumato.data.condition import Condition
 from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.masks.gadp import describes_household, is_number
 from sfumato.masks.normal_synthesis import (
-    Originals,
     Raw,
     Uniques,
     compared_columns,
@@ -27,6 +26,7 @@ from sfumato.masks.normal_synthesis import (
     new_columns_parameter,
     new_file_columns,
     new_records,
+    originals_avoided,
     size_parameter,
     synthetic_schema,
     uniques_parameter,
@@ -38,9 +38,6 @@ LEVELS = 60
 """Most categories of a column that a tree tells apart: the most frequent ones."""
 MANY = 20
 """A column of more categories than this is drawn after the others, unless its place is chosen."""
-KEPT = 0.8
-"""Noise is shrunk to keep the variance of a leaf, but not below this share of it."""
-
 
 # --- One column: how trees read it.
 
@@ -109,20 +106,15 @@ def learn_tree_column(data: Microdata, batch: Batch, name: str, leaf: int) -> Tr
 class LeafDraws:
     """A tree with the values of its leaves: a record gets the value of a donor, drawn among those of its leaf.
 
-    A number that few records share is smoothed: centre + shrink (donor - centre + spread ε), with ε standard normal.
+    A number that few records share gets noise.
     """
 
     tree: kernels.cart.CartTree
     kinds: Whole
     donors: Numbers
     """Numbers or codes, leaf by leaf, each leaf in order of value."""
-    spread: Numbers | None = None
-    """Standard deviation of the noise of each donor; 0 where its value is released as it is. None: all are."""
-    centre: Numbers | None = None
-    """For each donor the mean of its leaf's smoothed values."""
-    shrink: Numbers | None = None
-    limits: tuple[float, float] = (-np.inf, np.inf)
-    """Range of the column: a draw beyond is mirrored."""
+    noise: kernels.cart.LeafNoise | None = None
+    """None: every value is released as it is."""
 
     @classmethod
     def grow(cls, table: Predictors, rows: Whole, y: Numbers, classes: int, leaf: int, complexity: float) -> LeafDraws:
@@ -158,77 +150,19 @@ class LeafDraws:
         else:
             at = first + np.minimum((u * count).astype(np.int64), count - 1)
         y = self.donors[at]
-        if self.spread is None or self.centre is None or self.shrink is None:
-            return np.asarray(y)
-        noise = self.spread[at] * draws.normals(units, f"{name} smooth")
-        centre = self.centre[at]
-        smooth = _mirrored(centre + self.shrink[at] * (y - centre + noise), *self.limits)
-        return np.where(self.spread[at] > 0, smooth, y)
+        return y if self.noise is None else self.noise.add(y, at, draws.normals(units, f"{name} smooth"))
 
     def smoothed(self, shared: int, leaf: int) -> LeafDraws:
-        """Return the draws with noise on numbers that fewer than `shared` records have.
-
-        The noise of a donor x has the larger standard deviation of two: 0.9 min(s, IQR/1.34) r^(-1/5) of its leaf's r rare values
-        (Silverman 1986, equation 3.31), and the distance from x to the `leaf`-th value of the column below or above it,
-        whichever is nearer. Where all records are one leaf, the second serves alone: a wider one would blur what trees grown on
-        this column tell apart. Draws are pulled to the leaf's mean so that its variance stays, as far as `KEPT` allows.
-        """
-        scale = float(np.abs(self.donors).max()) or 1.0  # squares of huge numbers have no room
-        donors = self.donors / scale
-        ordered = np.sort(donors)
-        low, high = np.searchsorted(ordered, donors), np.searchsorted(ordered, donors, side="right")
-        rare = high - low < shared
-        if not rare.any():
-            return self
-        below = np.where(low >= leaf, donors - ordered[np.maximum(low - leaf, 0)], np.inf)
-        above = np.where(
-            high + leaf <= len(ordered), ordered[np.minimum(high + leaf, len(ordered)) - 1] - donors, np.inf
-        )
-        near = np.minimum(np.minimum(below, above), ordered[-1] - ordered[0])
+        """Return the draws with noise on numbers that fewer than `shared` records have; see `kernels.cart.leaf_noise`."""
         ends = _ends(self.tree)
-        group = np.repeat(np.arange(len(ends)), self.tree.size[ends])
-        at = np.flatnonzero(rare)
-        mean, deviation, silverman = _leaf_spread(donors[at], group[at], len(ends))
-        spread = np.where(rare, np.maximum(silverman[group] if len(ends) > 1 else 0.0, near), 0.0)
-        count = np.maximum(np.bincount(group[at], minlength=len(ends)), 1)
-        noise = np.bincount(group, spread**2, len(ends)) / count
-        kept = deviation / np.sqrt(np.maximum(deviation**2 + noise, 1e-300))
-        shrink = np.where(deviation > 0, np.maximum(kept, KEPT), 1.0)
-        limits = (float(self.donors.min()), float(self.donors.max()))
-        return LeafDraws(self.tree, self.kinds, self.donors, spread * scale, mean[group] * scale, shrink[group], limits)
+        noise = kernels.cart.leaf_noise(self.donors, self.tree.size[ends], shared, leaf)
+        return self if noise is None else replace(self, noise=noise)
 
 
 def _ends(tree: kernels.cart.CartTree) -> Whole:
     """Return the leaves in the order of their rows."""
     ends = np.flatnonzero(tree.column < 0)
     return ends[np.argsort(tree.first[ends])]
-
-
-def _leaf_spread(values: Numbers, group: Whole, groups: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Return mean, standard deviation and Silverman's bandwidth of each group, shape (groups,); values stand by group and size."""
-    count = np.bincount(group, minlength=groups)
-    many = np.maximum(count, 1)
-    mean = np.bincount(group, values, groups) / many
-    deviation = np.sqrt(np.bincount(group, (values - mean[group]) ** 2, groups) / np.maximum(count - 1, 1))
-    start = np.cumsum(count) - count
-    quartiles = []
-    for q in (0.25, 0.75):
-        place = (many - 1) * q
-        low = np.minimum(start + place.astype(np.int64), max(len(values) - 1, 0))
-        high = np.minimum(low + (place > place.astype(np.int64)), max(len(values) - 1, 0))
-        quartiles.append(values[low] + (place % 1) * (values[high] - values[low]))
-    between = (quartiles[1] - quartiles[0]) / 1.34
-    narrow = np.where(between > 0, np.minimum(deviation, between), deviation)
-    return mean, deviation, np.where(count > 1, 0.9 * narrow * many**-0.2, 0.0)
-
-
-def _mirrored(y: Numbers, low: float, high: float) -> Numbers:
-    """Return numbers within the limits: those beyond are mirrored at them."""
-    width = high - low
-    if not width > 0:
-        return np.full(len(y), low)
-    turned = np.mod(y - low, 2 * width)
-    return np.asarray(low + np.where(turned <= width, turned, 2 * width - turned))
 
 
 class Predictors(NamedTuple):
@@ -703,14 +637,11 @@ class FullTreeSynthesis(SequentialTrees):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw new records; those that copy a unique original are drawn again."""
-        originals = None
-        if self.uniques == "redraw" and len(batch):
-            originals = Originals.of(batch, compared_columns(self.touches(batch.schema), batch.schema))
         return new_records(
             self.size or self.records,
             lambda ids: self._drawn(ids, batch, draws),
             lambda ids, raw: self._built(ids, raw, batch),
-            originals,
+            originals_avoided(batch, self.touches(batch.schema), self.uniques),
         )
 
     def _drawn(self, ids: Whole, batch: Batch, draws: Draws) -> Raw:
