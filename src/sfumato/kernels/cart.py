@@ -50,10 +50,10 @@ def _move(sums, squares, c, v):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def _restart(sums, squares, whole):  # type: ignore[no-untyped-def]
     """Put everything on the right side."""
-    sums[0, :] = 0.0
-    sums[1, :] = whole
-    squares[0] = 0.0
-    squares[1] = (whole * whole).sum()
+    squares[0], squares[1] = 0.0, 0.0
+    for c in range(whole.size):
+        sums[0, c], sums[1, c] = 0.0, whole[c]
+        squares[1] += whole[c] * whole[c]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -63,7 +63,10 @@ def _score(squares, n_left, n):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _split_number(x, here, code, value, whole, smallest, sums, squares):  # type: ignore[no-untyped-def]
-    """Return the best score of a cut, the cut, and 1 if missing values go left; rows stand by size, the missing ones last."""
+    """Return the best score of a cut, the cut, and 1 if missing values go left; rows stand by size, the missing ones last.
+
+    Where no value is missing here, one that is goes with the larger side.
+    """
     n = here.size
     known = n
     while known > 0 and np.isnan(x[here[known - 1]]):
@@ -77,92 +80,103 @@ def _split_number(x, here, code, value, whole, smallest, sums, squares):  # type
                 _move(sums, squares, code[here[i]], value[here[i]])
             n_left = n - known
         last = known if known < n and not missing_left else known - 1  # the last cut: known values against missing ones
+        following = x[here[0]]
         for i in range(last):
-            row = here[i]
+            row, this = here[i], following
+            following = x[here[i + 1]] if i + 1 < known else np.inf
             _move(sums, squares, code[row], value[row])
             n_left += 1
-            if n_left < smallest or n - n_left < smallest or (i + 1 < known and x[row] == x[here[i + 1]]):
+            if n_left < smallest or n - n_left < smallest or this == following:
                 continue
             score = _score(squares, n_left, n)
             if score > best:
-                best, left = score, np.uint64(missing_left)
-                cut = x[row]
+                best, left = score, np.uint64(missing_left if known < n else 2 * n_left >= n)
+                cut = this
                 if i + 1 < known:  # half-way to the next value, unless that is the next value for want of digits
-                    middle = x[row] / 2 + x[here[i + 1]] / 2
-                    cut = middle if middle < x[here[i + 1]] else x[row]
+                    middle = this / 2 + following / 2
+                    cut = middle if middle < following else this
     return best, cut, left
 
 
 @numba.njit(cache=True, nogil=True)
-def _order_levels(table, counts, whole, n):  # type: ignore[no-untyped-def]
-    """Return the order in which categories are cut, from the sums (levels, classes) and the counts of rows (levels,).
+def _sort_levels(place, order, width):  # type: ignore[no-untyped-def]
+    """Put 0..width - 1 in the order of their place, those of the same place in the order of their number."""
+    for i in range(width):
+        j = i
+        while j > 0 and place[order[j - 1]] > place[i]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
 
-    One class (a mean) or two: by the mean, or the share of the second, among which the best split is (Fisher 1958; Breiman et
-    al. 1984, theorem 4.5). More: by the first principal component of the shares (Coppersmith, Hong and Hosking 1999).
+
+@numba.njit(cache=True, nogil=True)
+def _place_levels(table, counts, whole, n, width, k, place, apart, axis):  # type: ignore[no-untyped-def]
+    """Fill in the places in whose order categories are cut, from the sums (levels, classes) and the counts of rows (levels,).
+
+    One class (a mean) or two: the mean, or the share of the second, among whose cuts the best split is (Fisher 1958; Breiman et
+    al. 1984, theorem 4.5). More: the first principal component of the shares (Coppersmith, Hong and Hosking 1999).
     """
-    levels, k = table.shape
     if k <= 2:
-        return np.argsort(table[:, k - 1] / counts, kind="mergesort")
-    apart = np.empty((levels, k))
+        for i in range(width):
+            place[i] = table[i, k - 1] / counts[i]
+        return
     widest, start = -1.0, 0
-    for i in range(levels):
+    for i in range(width):
         length = 0.0
         for c in range(k):
             apart[i, c] = table[i, c] / counts[i] - whole[c] / n
             length += counts[i] * apart[i, c] ** 2
         if length > widest * (1 + 1e-9):
             widest, start = length, i
-    axis = apart[start].copy()
-    place = np.zeros(levels)
+    for c in range(k):
+        axis[c] = apart[start, c]
     for _ in range(_TURNS):
-        place[:] = 0.0
-        for i in range(levels):
+        longest = 0.0
+        for i in range(width):
+            place[i] = 0.0
             for c in range(k):
                 place[i] += apart[i, c] * axis[c]
-        axis[:] = 0.0
-        for i in range(levels):
-            for c in range(k):
+        for c in range(k):
+            axis[c] = 0.0
+            for i in range(width):
                 axis[c] += counts[i] * place[i] * apart[i, c]
-        longest = np.abs(axis).max()
+            longest = max(longest, abs(axis[c]))
         if longest == 0.0:
-            break
-        axis /= longest
-    return np.argsort(place, kind="mergesort")
+            return
+        for c in range(k):
+            axis[c] /= longest
 
 
 @numba.njit(cache=True, nogil=True)
-def _split_category(x, here, code, value, whole, smallest, classes, class_place):  # type: ignore[no-untyped-def]
+def _split_category(x, here, code, value, classes, smallest, class_place, here_whole, room):  # type: ignore[no-untyped-def]
     """Return the best score of a set of categories, and the set; categories that are not here go with the larger side.
 
-    `classes` are those of the node's rows, `class_place` says where in it each class stands.
+    `class_place` says where each class of the node stands among the `classes` that it has, `here_whole` are their sums.
     """
-    n, k = here.size, classes.size
-    place = np.full(CATEGORIES, -1, np.int64)
-    levels = np.empty(CATEGORIES, np.int64)
-    width = 0
+    sums, squares, at_level, levels, table, counts, order, place, apart, axis = room
+    n, k = here.size, classes
+    seen = np.uint64(0)
     for row in here:
-        level = int(x[row])
-        if place[level] < 0:
-            place[level] = width
+        seen |= np.uint64(1) << np.uint64(x[row])
+    width = 0
+    for level in range(CATEGORIES):  # in the order of their codes, whatever the order of the rows
+        if (seen >> np.uint64(level)) & np.uint64(1):
+            at_level[level] = width
             levels[width] = level
+            counts[width] = 0.0
+            for c in range(k):
+                table[width, c] = 0.0
             width += 1
     best, left = -1.0, np.uint64(0)
     if width < 2:
         return best, left
-    order = np.argsort(levels[:width], kind="mergesort")  # whatever the order of the rows
-    for i in range(width):
-        place[levels[order[i]]] = i
-    levels = levels[:width][order]
-    table, counts, here_whole = np.zeros((width, k)), np.zeros(width), np.zeros(k)
     for row in here:
-        i, c = place[int(x[row])], class_place[code[row]]
-        table[i, c] += value[row]
+        i = at_level[x[row]]
+        table[i, class_place[code[row]]] += value[row]
         counts[i] += 1
-    for c in range(k):
-        here_whole[c] = whole[classes[c]]
-    order = _order_levels(table, counts, here_whole, n)
-    sums, squares = np.empty((2, k)), np.empty(2)
-    _restart(sums, squares, here_whole)
+    _place_levels(table, counts, here_whole, n, width, k, place, apart, axis)
+    _sort_levels(place, order, width)
+    _restart(sums, squares, here_whole[:k])
     n_left, at = 0, -1
     for j in range(width - 1):
         i = order[j]
@@ -179,33 +193,8 @@ def _split_category(x, here, code, value, whole, smallest, classes, class_place)
         left |= np.uint64(1) << np.uint64(levels[order[j]])
         n_left += int(counts[order[j]])
     if at >= 0 and 2 * n_left >= n:
-        for level in range(CATEGORIES):
-            if place[level] < 0:
-                left |= np.uint64(1) << np.uint64(level)
+        left |= ~seen
     return best, left
-
-
-@numba.njit(cache=True, nogil=True)
-def _best_split(x, kinds, sorted_rows, where, here, code, value, whole, start, least, smallest, room):  # type: ignore[no-untyped-def]
-    """Return the column, cut and set of the split that explains most, or column -1 if none explains more than `least`."""
-    classes, class_place, sums, squares = room
-    n = here.size
-    column, cut, left, best = -1, 0.0, np.uint64(0), start + least
-    for j in range(x.shape[0]):
-        if kinds[j]:
-            score, own_left = _split_category(x[j], here, code, value, whole, smallest, classes, class_place)
-            own_cut = 0.0
-        else:
-            ordered = sorted_rows[where[j], :n]
-            score, own_cut, own_left = _split_number(x[j], ordered, code, value, whole, smallest, sums, squares)
-            if n and not np.isnan(x[j, ordered[n - 1]]):  # none is missing here: one that is goes with the larger side
-                low = 0
-                for row in ordered:
-                    low += x[j, row] <= own_cut
-                own_left = np.uint64(2 * low >= n)
-        if score > best * (1 + 1e-12 * (column >= 0)):
-            column, cut, left, best = j, own_cut, own_left, score
-    return column, cut, left
 
 
 @numba.njit(cache=True, nogil=True)
@@ -231,14 +220,18 @@ def _parted(rows, flags, scratch):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _grow(x, kinds, sorted_rows, where, rows, code, value, k, smallest, complexity):  # type: ignore[no-untyped-def]
+def _grow(numbers, levels, places, sorted_rows, rows, code, value, k, smallest, complexity):  # type: ignore[no-untyped-def]
     nodes_room = 2 * (rows.size // smallest) + 3
     column, cut = np.full(nodes_room, -1, np.int64), np.zeros(nodes_room)
     goes_left, left = np.zeros(nodes_room, np.uint64), np.zeros(nodes_room, np.int64)
-    first, count, depth = np.zeros(nodes_room, np.int64), np.zeros(nodes_room, np.int64), np.zeros(nodes_room, np.int64)
-    flags, scratch = np.zeros(x.shape[1], np.bool_), np.empty(rows.size, np.int64)
-    whole, class_place = np.zeros(k), np.zeros(k, np.int64)
+    first, count, depth = np.zeros(nodes_room, np.int64), np.zeros(nodes_room, np.int64), np.zeros(nodes_room, np.int8)
+    flags, scratch = np.zeros(code.size, np.bool_), np.empty(rows.size, np.int32)
+    whole, here_whole, class_place = np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
     sums, squares = np.empty((2, k)), np.empty(2)
+    room = (
+        sums, squares, np.empty(CATEGORIES, np.int64), np.empty(CATEGORIES, np.int64), np.empty((CATEGORIES, k)),
+        np.empty(CATEGORIES), np.empty(CATEGORIES, np.int64), np.zeros(CATEGORIES), np.empty((CATEGORIES, k)), np.empty(k),
+    )  # fmt: skip
     count[0] = rows.size
     nodes, at, spread = 1, 0, 0.0
     while at < nodes:
@@ -249,31 +242,51 @@ def _grow(x, kinds, sorted_rows, where, rows, code, value, k, smallest, complexi
         for row in here:
             whole[code[row]] += value[row]
             total += value[row] ** 2
-        classes = np.flatnonzero(whole) if k > 1 else np.zeros(1, np.int64)
-        for c in range(classes.size):
-            class_place[classes[c]] = c
-        base = (whole * whole).sum() / n if n else 0.0
+        classes, base = 0, 0.0
+        for c in range(k):
+            if whole[c] != 0.0 or k == 1:
+                class_place[c] = classes
+                here_whole[classes] = whole[c]
+                base += whole[c] * whole[c] / max(n, 1)
+                classes += 1
         if at == 0:
             spread = total - base
         if n >= 2 * smallest and depth[at] < DEPTH and total - base > 1e-12 * total:
-            room = (classes, class_place, sums, squares)
-            least = max(complexity * spread, 1e-12 * total)
-            j, own_cut, own_left = _best_split(
-                x, kinds, sorted_rows[:, start:], where, here, code, value, whole, base, least, smallest, room
-            )
-            if j >= 0:
-                for row in here:
-                    flags[row] = _goes_left(x[j, row], own_cut, own_left, kinds[j])
+            best, own, own_cut, own_left = base + max(complexity * spread, 1e-12 * total), -1, 0.0, np.uint64(0)
+            for j in range(places.size):
+                if places[j] < 0:
+                    x = levels[-1 - places[j]]
+                    score, its_left = _split_category(
+                        x, here, code, value, classes, smallest, class_place, here_whole, room
+                    )
+                    its_cut = 0.0
+                else:
+                    ordered = sorted_rows[places[j], start : start + n]
+                    score, its_cut, its_left = _split_number(
+                        numbers[places[j]], ordered, code, value, whole, smallest, sums, squares
+                    )
+                if score > best * (1 + 1e-12 * (own >= 0)):
+                    best, own, own_cut, own_left = score, j, its_cut, its_left
+            if own >= 0:
+                if places[own] < 0:
+                    for row in here:
+                        flags[row] = _goes_left(levels[-1 - places[own], row], own_cut, own_left, True)
+                else:
+                    for row in here:
+                        flags[row] = _goes_left(numbers[places[own], row], own_cut, own_left, False)
                 n_left = _parted(here, flags, scratch)
                 for i in range(sorted_rows.shape[0]):
                     _parted(sorted_rows[i, start : start + n], flags, scratch)
-                column[at], cut[at], goes_left[at], left[at] = j, own_cut, own_left, nodes
+                column[at], cut[at], goes_left[at], left[at] = own, own_cut, own_left, nodes
                 first[nodes], count[nodes] = start, n_left
                 first[nodes + 1], count[nodes + 1] = start + n_left, n - n_left
                 depth[nodes] = depth[nodes + 1] = depth[at] + 1
                 nodes += 2
         at += 1
-    return column[:nodes], cut[:nodes], goes_left[:nodes], left[:nodes], first[:nodes], count[:nodes]
+    return (
+        column[:nodes].copy(), cut[:nodes].copy(), goes_left[:nodes].copy(), left[:nodes].copy(), first[:nodes].copy(),
+        count[:nodes].copy(),
+    )  # fmt: skip
 
 
 def grow_cart(
@@ -285,17 +298,21 @@ def grow_cart(
     1; for a mean `code` is 0, k is 1, and `value` the number, about its mean. No leaf has fewer than `smallest` rows. A split is
     made if it lowers Σ (value - mean)², or for classes n times the Gini index, by at least `complexity` of that of all rows.
     """
-    x = np.ascontiguousarray(x, np.float64).reshape(len(kinds), -1) if len(kinds) else np.zeros((0, len(code)))
-    numbers = np.flatnonzero(kinds == 0)
-    where = np.full(len(kinds), -1, np.int64)
-    where[numbers] = np.arange(len(numbers))
-    sorted_rows = np.empty((len(numbers), len(rows)), np.int64)
-    for i, j in enumerate(numbers):
-        sorted_rows[i] = rows[np.argsort(x[j, rows], kind="stable")]  # NaN comes last
-    kept = rows.copy()
-    found = _grow(x, np.asarray(kinds), sorted_rows, where, kept, code, value, k, smallest, complexity)
-    column, cut, goes_left, left, first, size = found
-    return CartTree(column, cut, goes_left, left, first, size, kept)
+    number, category = np.flatnonzero(kinds == 0), np.flatnonzero(kinds)
+    places = np.empty(len(kinds), np.int64)  # the place among the numbers, or -1 - the place among the categories
+    places[number], places[category] = np.arange(len(number)), -1 - np.arange(len(category))
+    numbers, levels = np.empty((len(number), len(code))), np.empty((len(category), len(code)), np.uint8)
+    sorted_rows = np.empty((len(number), len(rows)), np.int32)
+    for i, j in enumerate(number):
+        numbers[i] = x[j]
+        sorted_rows[i] = rows[np.argsort(numbers[i, rows], kind="stable")]  # NaN comes last
+    for i, j in enumerate(category):
+        levels[i] = x[j]
+    kept = rows.astype(np.int32)
+    column, cut, goes_left, left, first, size = _grow(
+        numbers, levels, places, sorted_rows, kept, code.astype(np.uint8), value, k, smallest, complexity
+    )
+    return CartTree(column, cut, goes_left, left, first, size, kept.astype(np.int64))
 
 
 @numba.njit(cache=True, nogil=True)
