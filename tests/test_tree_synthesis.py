@@ -68,11 +68,15 @@ def best_gain(x: Numbers, kinds: NDArray[Any], code: NDArray[Any], value: Number
     return best
 
 
+def as_columns(x: Numbers, kinds: NDArray[Any]) -> list[NDArray[Any]]:
+    return [column.astype(np.uint8) if kind else column for column, kind in zip(x, kinds, strict=True)]
+
+
 def root_gain(tree: CartTree, x: Numbers, kinds: NDArray[Any], code: NDArray[Any], value: Numbers, k: int) -> float:
     if tree.column[0] < 0:
         return 0.0
     stump = tree._replace(column=np.where(np.arange(len(tree.column)) == 0, tree.column, -1))
-    left = leaves_of(stump, x, kinds) == tree.left[0]
+    left = leaves_of(stump, as_columns(x, kinds), x.shape[1]) == tree.left[0]
     return impurity(code, value, k) - sum(impurity(code[s], value[s], k) for s in (left, ~left))
 
 
@@ -88,7 +92,9 @@ def test_a_split_is_the_best_of_all_splits(k: int) -> None:
         kinds, smallest = np.array([0, 1, 0, 1]), int(g.integers(1, 5))
         code = g.integers(0, k, n) if k > 1 else np.zeros(n, np.int64)
         value = g.normal(size=n).round(1) if k == 1 else np.ones(n)
-        tree = grow_cart(x, kinds, np.arange(n), code, value - value.mean() * (k == 1), k, smallest, 0.0)
+        tree = grow_cart(
+            as_columns(x, kinds), np.arange(n), None if k == 1 else code, value - value.mean(), k, smallest, 0.0
+        )
         found.append(root_gain(tree, x, kinds, code, value, k))
         best.append(best_gain(x, kinds, code, value, k, smallest))
     if k <= 2:
@@ -103,8 +109,9 @@ def test_leaves_hold_enough_rows_and_those_that_fall_into_them() -> None:
     g = np.random.default_rng(4)
     x = np.stack([np.where(g.random(900) < 0.1, np.nan, g.normal(size=900)), g.integers(0, 30, 900).astype(float)])
     kinds, y = np.array([0, 1]), g.normal(size=900)
-    tree = grow_cart(x, kinds, np.arange(900), np.zeros(900, np.int64), y - y.mean(), 1, 7, 1e-8)
-    leaf = leaves_of(tree, x, kinds)
+    columns = as_columns(x, kinds)
+    tree = grow_cart(columns, np.arange(900), None, y - y.mean(), 1, 7, 1e-8)
+    leaf = leaves_of(tree, columns, 900)
     for node in np.flatnonzero(tree.column < 0):
         members = tree.rows[tree.first[node] : tree.first[node] + tree.size[node]]
         assert len(members) >= 7
@@ -116,7 +123,7 @@ def test_a_split_must_explain_the_share_that_is_asked_for() -> None:
     g = np.random.default_rng(5)
     x = g.normal(size=(1, 2_000))
     y = 3.0 * (x[0] > 0) + g.normal(size=2_000)
-    args = (x, np.array([0]), np.arange(2_000), np.zeros(2_000, np.int64), y - y.mean(), 1, 5)
+    args = ([x[0]], np.arange(2_000), None, y - y.mean(), 1, 5)
     share = best_gain(x[:, ::10], np.array([0]), np.zeros(200, np.int64), y[::10], 1, 5) / impurity(
         np.zeros(200), y[::10], 1
     )

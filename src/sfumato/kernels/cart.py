@@ -6,13 +6,17 @@ array, so that whoever draws from a leaf has its members.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Codes, Numbers, Whole
+
+Predictor = Numbers | NDArray[np.uint8]
+"""A column that explains: numbers, NaN where missing, or codes of categories."""
 
 CATEGORIES = 64
 """Most categories of a column: those that go left are the bits of one number."""
@@ -25,16 +29,16 @@ _TURNS = 15
 class CartTree(NamedTuple):
     """Nodes in the order they were made; a leaf has column -1, the right child follows the left one."""
 
-    column: Whole
+    column: NDArray[np.int16]
     cut: Numbers
     """Numbers: values up to it go left."""
     goes_left: NDArray[np.uint64]
     """Categories: bit k is set where category k goes left. Numbers: 1 where a missing value goes left."""
-    left: Whole
-    first: Whole
+    left: Codes
+    first: Codes
     """Where in `rows` the node's rows begin."""
-    size: Whole
-    rows: Whole
+    size: Codes
+    rows: Codes
     """The rows that the tree was grown on, leaf by leaf."""
 
 
@@ -77,14 +81,14 @@ def _split_number(x, here, code, value, whole, smallest, sums, squares):  # type
         n_left = 0
         if missing_left:
             for i in range(known, n):
-                _move(sums, squares, code[here[i]], value[here[i]])
+                _move(sums, squares, code[here[i]], value[here[i]] if whole.size == 1 else 1.0)
             n_left = n - known
         last = known if known < n and not missing_left else known - 1  # the last cut: known values against missing ones
         following = x[here[0]]
         for i in range(last):
             row, this = here[i], following
             following = x[here[i + 1]] if i + 1 < known else np.inf
-            _move(sums, squares, code[row], value[row])
+            _move(sums, squares, code[row], value[row] if whole.size == 1 else 1.0)
             n_left += 1
             if n_left < smallest or n - n_left < smallest or this == following:
                 continue
@@ -155,11 +159,12 @@ def _split_category(x, here, code, value, classes, smallest, class_place, here_w
     """
     sums, squares, at_level, levels, table, counts, order, place, apart, axis = room
     n, k = here.size, classes
-    seen = np.uint64(0)
+    seen, top = np.uint64(0), 0
     for row in here:
         seen |= np.uint64(1) << np.uint64(x[row])
+        top = max(top, x[row])
     width = 0
-    for level in range(CATEGORIES):  # in the order of their codes, whatever the order of the rows
+    for level in range(top + 1):  # in the order of their codes, whatever the order of the rows
         if (seen >> np.uint64(level)) & np.uint64(1):
             at_level[level] = width
             levels[width] = level
@@ -172,7 +177,7 @@ def _split_category(x, here, code, value, classes, smallest, class_place, here_w
         return best, left
     for row in here:
         i = at_level[x[row]]
-        table[i, class_place[code[row]]] += value[row]
+        table[i, class_place[code[row]]] += value[row] if apart.shape[1] == 1 else 1.0
         counts[i] += 1
     _place_levels(table, counts, here_whole, n, width, k, place, apart, axis)
     _sort_levels(place, order, width)
@@ -222,9 +227,9 @@ def _parted(rows, flags, scratch):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def _grow(numbers, levels, places, sorted_rows, rows, code, value, k, smallest, complexity):  # type: ignore[no-untyped-def]
     nodes_room = 2 * (rows.size // smallest) + 3
-    column, cut = np.full(nodes_room, -1, np.int64), np.zeros(nodes_room)
-    goes_left, left = np.zeros(nodes_room, np.uint64), np.zeros(nodes_room, np.int64)
-    first, count, depth = np.zeros(nodes_room, np.int64), np.zeros(nodes_room, np.int64), np.zeros(nodes_room, np.int8)
+    column, cut = np.full(nodes_room, -1, np.int16), np.zeros(nodes_room)
+    goes_left, left = np.zeros(nodes_room, np.uint64), np.zeros(nodes_room, np.int32)
+    first, count, depth = np.zeros(nodes_room, np.int32), np.zeros(nodes_room, np.int32), np.zeros(nodes_room, np.int8)
     flags, scratch = np.zeros(code.size, np.bool_), np.empty(rows.size, np.int32)
     whole, here_whole, class_place = np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
     sums, squares = np.empty((2, k)), np.empty(2)
@@ -240,8 +245,9 @@ def _grow(numbers, levels, places, sorted_rows, rows, code, value, k, smallest, 
         whole[:] = 0.0
         total = 0.0
         for row in here:
-            whole[code[row]] += value[row]
-            total += value[row] ** 2
+            own_value = value[row] if k == 1 else 1.0
+            whole[code[row]] += own_value
+            total += own_value**2
         classes, base = 0, 0.0
         for c in range(k):
             if whole[c] != 0.0 or k == 1:
@@ -289,47 +295,68 @@ def _grow(numbers, levels, places, sorted_rows, rows, code, value, k, smallest, 
     )  # fmt: skip
 
 
-def grow_cart(
-    x: Numbers, kinds: Whole, rows: Whole, code: Whole, value: Numbers, k: int, smallest: int, complexity: float
-) -> CartTree:
-    """Grow a tree that explains a class or a number by the columns of `x`, shape (p, n), on some rows.
-
-    `kinds` (p,) is 0 for numbers and 1 for categories. For classes `code` (n,) is the class of each row, below k, and `value` is
-    1; for a mean `code` is 0, k is 1, and `value` the number, about its mean. No leaf has fewer than `smallest` rows. A split is
-    made if it lowers Σ (value - mean)², or for classes n times the Gini index, by at least `complexity` of that of all rows.
-    """
-    number, category = np.flatnonzero(kinds == 0), np.flatnonzero(kinds)
-    places = np.empty(len(kinds), np.int64)  # the place among the numbers, or -1 - the place among the categories
-    places[number], places[category] = np.arange(len(number)), -1 - np.arange(len(category))
-    numbers, levels = np.empty((len(number), len(code))), np.empty((len(category), len(code)), np.uint8)
-    sorted_rows = np.empty((len(number), len(rows)), np.int32)
-    for i, j in enumerate(number):
-        numbers[i] = x[j]
-        sorted_rows[i] = rows[np.argsort(numbers[i, rows], kind="stable")]  # NaN comes last
-    for i, j in enumerate(category):
-        levels[i] = x[j]
-    kept = rows.astype(np.int32)
-    column, cut, goes_left, left, first, size = _grow(
-        numbers, levels, places, sorted_rows, kept, code.astype(np.uint8), value, k, smallest, complexity
+def _stacked(columns: Sequence[Predictor], n: int) -> tuple[Numbers, NDArray[np.uint8], Whole]:
+    """Return numbers (p, n), codes (q, n), and where each column stands: its place, or -1 - its place among the codes."""
+    number = [x for x in columns if x.dtype != np.uint8]
+    category = [x for x in columns if x.dtype == np.uint8]
+    places, used = np.empty(len(columns), np.int64), [0, 0]
+    for j, x in enumerate(columns):
+        kind = int(x.dtype == np.uint8)
+        places[j] = -1 - used[1] if kind else used[0]
+        used[kind] += 1
+    return (
+        np.array(number, np.float64).reshape(len(number), n),
+        np.array(category, np.uint8).reshape(len(category), n),
+        places,
     )
-    return CartTree(column, cut, goes_left, left, first, size, kept.astype(np.int64))
+
+
+def grow_cart(
+    columns: Sequence[Predictor],
+    rows: Whole,
+    code: Codes | None,
+    value: Numbers,
+    k: int,
+    smallest: int,
+    complexity: float,
+) -> CartTree:
+    """Grow a tree that explains a class or a number by columns of shape (n,), on some rows.
+
+    For classes `code` (n,) is the class of each row, below k, and `value` is not looked at; for a mean `code` is None, k is 1, and
+    `value` (n,) the number, about its mean. No leaf has fewer than `smallest` rows. A split is made if it lowers Σ (value - mean)²,
+    or for classes n times the Gini index, by at least `complexity` of that of all rows.
+    """
+    n = len(value) if code is None else len(code)
+    numbers, levels, places = _stacked(columns, n)
+    sorted_rows = np.empty((len(numbers), len(rows)), np.int32)
+    for i in range(len(numbers)):
+        sorted_rows[i] = rows[np.argsort(numbers[i, rows], kind="stable")]  # NaN comes last
+    kept = rows.astype(np.int32)
+    of = np.zeros(n, np.uint8) if code is None else code.astype(np.uint8)
+    found = _grow(numbers, levels, places, sorted_rows, kept, of, value, k, smallest, complexity)
+    column, cut, goes_left, left, first, size = found
+    return CartTree(column, cut, goes_left, left, first, size, kept)
 
 
 @numba.njit(cache=True, nogil=True)
-def _leaves(column, cut, goes_left, left, x, kinds, out):  # type: ignore[no-untyped-def]
-    for row in range(x.shape[1]):
+def _leaves(column, cut, goes_left, left, numbers, levels, places, out):  # type: ignore[no-untyped-def]
+    for row in range(out.size):
         at = 0
         while column[at] >= 0:
-            j = column[at]
-            at = left[at] + (0 if _goes_left(x[j, row], cut[at], goes_left[at], kinds[j]) else 1)
+            j = places[column[at]]
+            if j < 0:
+                goes = _goes_left(levels[-1 - j, row], cut[at], goes_left[at], True)
+            else:
+                goes = _goes_left(numbers[j, row], cut[at], goes_left[at], False)
+            at = left[at] + (0 if goes else 1)
         out[row] = at
 
 
-def leaves_of(tree: CartTree, x: Numbers, kinds: Whole) -> Whole:
-    """Return the leaf that each column of `x`, shape (p, n), falls into, shape (n,)."""
-    out = np.zeros(x.shape[1], np.int64)
+def leaves_of(tree: CartTree, columns: Sequence[Predictor], n: int) -> Codes:
+    """Return the leaf that each of n rows falls into, given its columns."""
+    out = np.zeros(n, np.int32)
     if len(tree.column) > 1:
-        _leaves(tree.column, tree.cut, tree.goes_left, tree.left, np.ascontiguousarray(x), np.asarray(kinds), out)
+        _leaves(tree.column, tree.cut, tree.goes_left, tree.left, *_stacked(columns, n), out)
     return out
 
 
@@ -343,20 +370,24 @@ class LeafNoise(NamedTuple):
     """For each donor: centre + shrink (donor - centre + spread ε), with ε standard normal, mirrored at the limits."""
 
     spread: Numbers
-    """Standard deviation of the noise, shape (n,); 0 where the donor's number stays as it is."""
+    """Standard deviation of the noise of each donor, shape (n,); 0 where its number stays as it is."""
+    leaf: Codes
+    """The leaf of each donor, shape (n,)."""
     centre: Numbers
-    """Mean of the leaf's numbers with noise, shape (n,)."""
+    """Mean of each leaf's numbers with noise, shape (leaves,)."""
     shrink: Numbers
+    """Shape (leaves,)."""
     low: float
     high: float
 
     def add(self, y: Numbers, at: Whole, normals: Numbers) -> Numbers:
         """Return the numbers of donors `at` with noise, of standard normal numbers, shape (m,) each."""
-        moved = self.centre[at] + self.shrink[at] * (y - self.centre[at] + self.spread[at] * normals)
-        return np.where(self.spread[at] > 0, _mirrored(moved, self.low, self.high), y)
+        leaf, spread = self.leaf[at], self.spread[at]
+        moved = self.centre[leaf] + self.shrink[leaf] * (y - self.centre[leaf] + spread * normals)
+        return np.where(spread > 0, _mirrored(moved, self.low, self.high), y)
 
 
-def leaf_noise(donors: Numbers, sizes: Whole, shared: int, nearest: int) -> LeafNoise | None:
+def leaf_noise(donors: Numbers, sizes: Codes, shared: int, nearest: int) -> LeafNoise | None:
     """Return the noise of numbers that fewer than `shared` donors have; None if there is none.
 
     `donors` (n,) stand leaf by leaf, each leaf in order of value; `sizes` has how many each leaf has. The noise of a donor x has
@@ -366,8 +397,12 @@ def leaf_noise(donors: Numbers, sizes: Whole, shared: int, nearest: int) -> Leaf
     """
     scale = float(np.abs(donors).max()) or 1.0  # squares of huge numbers have no room
     x = donors / scale
-    ordered = np.sort(x)
-    low, high = np.searchsorted(ordered, x), np.searchsorted(ordered, x, side="right")
+    order = np.argsort(x, kind="stable")
+    ordered = x[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    counts = np.diff(np.r_[starts, len(x)])
+    low, high = np.empty(len(x), np.int64), np.empty(len(x), np.int64)
+    low[order], high[order] = np.repeat(starts, counts), np.repeat(starts + counts, counts)
     rare = high - low < shared
     if not rare.any():
         return None
@@ -382,7 +417,7 @@ def leaf_noise(donors: Numbers, sizes: Whole, shared: int, nearest: int) -> Leaf
     kept = deviation / np.sqrt(np.maximum(deviation**2 + noise, 1e-300))
     shrink = np.where(deviation > 0, np.maximum(kept, KEPT), 1.0)
     limits = float(donors.min()), float(donors.max())
-    return LeafNoise(spread * scale, mean[group] * scale, shrink[group], *limits)
+    return LeafNoise(spread * scale, group.astype(np.int32), mean * scale, shrink, *limits)
 
 
 def _leaf_spread(values: Numbers, group: Whole, groups: int) -> tuple[Numbers, Numbers, Numbers]:

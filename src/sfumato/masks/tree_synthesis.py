@@ -20,6 +20,7 @@ from sfumato.masks.gadp import describes_household, is_number
 from sfumato.masks.normal_synthesis import (
     Raw,
     Uniques,
+    alone,
     compared_columns,
     copies_counted,
     implicates_parameter,
@@ -74,9 +75,10 @@ class TreeColumn:
         table = np.array([*(place.get(v, len(place)) for v in values), len(place) + 1], np.int64)
         return np.where(batch.missing(self.name), len(place) + 1, table[codes])
 
-    def read(self, batch: Batch) -> Numbers:
+    def read(self, batch: Batch) -> kernels.cart.Predictor:
         """Return what explains other columns, shape (n,): numbers, NaN where missing, or codes."""
-        return batch.numbers(self.name) if self.ordered else self.codes(batch).astype(np.float64)
+        one = alone(batch, self.name)
+        return one.numbers(self.name) if self.ordered else self.codes(one).astype(np.uint8)
 
     def column(self, raw: NDArray[Any], like: Column) -> Column:
         """Return numbers, or places in `values` (-1 missing), as a column of the type that it had."""
@@ -110,37 +112,35 @@ class LeafDraws:
     """
 
     tree: kernels.cart.CartTree
-    kinds: Whole
-    donors: Numbers
+    donors: Numbers | NDArray[np.uint8]
     """Numbers or codes, leaf by leaf, each leaf in order of value."""
     noise: kernels.cart.LeafNoise | None = None
     """None: every value is released as it is."""
 
     @classmethod
-    def grow(cls, table: Predictors, rows: Whole, y: Numbers, classes: int, leaf: int, complexity: float) -> LeafDraws:
-        """Grow a tree for codes below `classes`, or for numbers if that is 0; the rows' order makes no difference."""
-        if classes:
-            code, value, k = y.astype(np.int64), np.ones(len(y)), classes
-        else:
-            known = y[rows]
-            centre, scale = (
-                known.mean(),
-                np.abs(known - known.mean()).max() or 1.0,
-            )  # squares of huge numbers have no room
-            code, value, k = np.zeros(len(y), np.int64), (y - centre) / scale, 1
-        tree = kernels.cart.grow_cart(table.x, table.kinds, rows, code, value, k, leaf, complexity)
-        ends = _ends(tree)
-        leaf_of = np.repeat(np.arange(len(ends)), tree.size[ends])
-        donors = y[tree.rows][np.lexsort((y[tree.rows], leaf_of))]
-        return cls(tree._replace(rows=np.zeros(0, np.int64)), table.kinds, donors)
+    def of_codes(
+        cls, explaining: Explaining, rows: Whole, y: Whole, classes: int, leaf: int, complexity: float
+    ) -> Self:
+        """Grow a tree for codes below `classes`; the rows' order makes no difference."""
+        tree = kernels.cart.grow_cart(explaining, rows, y.astype(np.int32), np.zeros(0), classes, leaf, complexity)
+        return cls(*_sorted_leaves(tree, y.astype(np.uint8)))
 
-    def draw(self, x: Numbers, units: Whole, draws: Draws, name: str, proper: bool) -> Numbers:
-        """Draw a value for each column of `x`, shape (p, n); units (n,) are what random numbers depend on.
+    @classmethod
+    def of_numbers(cls, explaining: Explaining, rows: Whole, y: Numbers, leaf: int, complexity: float) -> Self:
+        """Grow a tree for numbers."""
+        known = y[rows]
+        centre = known.mean()
+        scale = float(np.abs(known - centre).max()) or 1.0  # squares of huge numbers have no room
+        tree = kernels.cart.grow_cart(explaining, rows, None, (y - centre) / scale, 1, leaf, complexity)
+        return cls(*_sorted_leaves(tree, y))
+
+    def draw(self, explaining: Explaining, units: Whole, draws: Draws, name: str, proper: bool) -> NDArray[Any]:
+        """Draw a value for each unit, given columns of shape (n,); units (n,) are what random numbers depend on.
 
         If `proper`, donors have the weights of a Bayesian bootstrap (Rubin 1981), drawn anew for each implicate.
         """
-        leaf = kernels.cart.leaves_of(self.tree, x, self.kinds)
-        first, count = self.tree.first[leaf], self.tree.size[leaf]
+        leaf = kernels.cart.leaves_of(self.tree, explaining, len(units))
+        first, count = self.tree.first[leaf].astype(np.int64), self.tree.size[leaf]
         u = draws.uniforms(units, f"{name} donor")
         if proper:
             weights = -np.log(draws.uniforms(np.arange(len(self.donors)), f"{name} bootstrap"))
@@ -155,27 +155,26 @@ class LeafDraws:
     def smoothed(self, shared: int, leaf: int) -> LeafDraws:
         """Return the draws with noise on numbers that fewer than `shared` records have; see `kernels.cart.leaf_noise`."""
         ends = _ends(self.tree)
-        noise = kernels.cart.leaf_noise(self.donors, self.tree.size[ends], shared, leaf)
+        noise = kernels.cart.leaf_noise(np.asarray(self.donors, np.float64), self.tree.size[ends], shared, leaf)
         return self if noise is None else replace(self, noise=noise)
+
+
+Explaining = Sequence[kernels.cart.Predictor]
+Reads = Mapping[str, kernels.cart.Predictor]
+
+
+def _sorted_leaves(tree: kernels.cart.CartTree, y: NDArray[Any]) -> tuple[kernels.cart.CartTree, NDArray[Any]]:
+    """Return a tree without its rows, and their values leaf by leaf, each leaf in order of value."""
+    ends = _ends(tree)
+    leaf_of = np.repeat(np.arange(len(ends), dtype=np.int32), tree.size[ends])
+    values = y[tree.rows]
+    return tree._replace(rows=np.zeros(0, np.int32)), values[np.lexsort((values, leaf_of))]
 
 
 def _ends(tree: kernels.cart.CartTree) -> Whole:
     """Return the leaves in the order of their rows."""
     ends = np.flatnonzero(tree.column < 0)
     return ends[np.argsort(tree.first[ends])]
-
-
-class Predictors(NamedTuple):
-    """What explains a column: numbers or codes, shape (p, n), and which of them are categories, shape (p,)."""
-
-    x: Numbers
-    kinds: Whole
-
-    @classmethod
-    def of(cls, columns: Sequence[TreeColumn], reads: Mapping[str, Numbers], n: int) -> Predictors:
-        """Stack what was read of the columns."""
-        x = np.array([reads[c.name] for c in columns], np.float64).reshape(len(columns), n)
-        return cls(x, np.array([not c.ordered for c in columns], np.int64))
 
 
 class FixedValue(NamedTuple):
@@ -209,10 +208,10 @@ class TreeModel:
     """None if it is always missing."""
     rules: tuple[FixedValue, ...] = ()
 
-    def draw(self, out: Batch, reads: Mapping[str, Numbers], units: Whole, draws: Draws, proper: bool) -> NDArray[Any]:
+    def draw(self, out: Batch, reads: Reads, units: Whole, draws: Draws, proper: bool) -> NDArray[Any]:
         """Return numbers (NaN missing) or places in the column's values (-1 missing) of records drawn so far in `out`."""
         name, column = self.column.name, self.column
-        x = Predictors.of(self.predictors, reads, len(units)).x
+        x = [reads[c.name] for c in self.predictors]
         if column.numeric:
             raw = np.full(len(units), np.nan) if self.value is None else self.value.draw(x, units, draws, name, proper)
             if self.gap is not None:
@@ -351,10 +350,11 @@ class SequentialTrees(Mask, abstract=True):
         household = schema.one("household")
         needed = [household] if household is not None and any(self.by_household(schema, n) for n in names) else []
         whole = data.batch(list(dict.fromkeys([*given, *names, *needed])))
-        batch = whole.keep(np.argsort(whole.ids, kind="stable"))
+        in_order = bool((whole.ids[1:] > whole.ids[:-1]).all())
+        batch = whole if in_order else whole.keep(np.argsort(whole.ids, kind="stable"))
         if len(batch) < self.leaf:
             raise DataError(f"{len(batch):,} records are fewer than a leaf has ({self.leaf}). Take smaller leaves.")
-        columns = {n: learn_tree_column(data, batch, n, self.leaf) for n in (*given, *names)}
+        columns = {n: learn_tree_column(data, alone(batch, n), n, self.leaf) for n in (*given, *names)}
         order = self._order(names, given, columns, schema)
         reads = {n: columns[n].read(batch) for n in columns}
         models, before = [], list(given)
@@ -425,9 +425,7 @@ class SequentialTrees(Mask, abstract=True):
                 )
         return list(self.predictors[name])
 
-    def _learn(
-        self, batch: Batch, column: TreeColumn, explaining: Sequence[TreeColumn], reads: Mapping[str, Numbers]
-    ) -> TreeModel:
+    def _learn(self, batch: Batch, column: TreeColumn, explaining: Sequence[TreeColumn], reads: Reads) -> TreeModel:
         name = column.name
         rows = np.arange(len(batch))
         if self.by_household(batch.schema, name):
@@ -438,13 +436,12 @@ class SequentialTrees(Mask, abstract=True):
             rule.condition.check(batch.schema)
             self._check_rule(batch, column, rule)
             rows = rows[~rule.condition.holds(batch)[rows]]
-        table = Predictors.of(explaining, reads, len(batch))
-        grow = partial(LeafDraws.grow, table, leaf=self.leaf, complexity=self.complexity)
+        x, limits = [reads[c.name] for c in explaining], {"leaf": self.leaf, "complexity": self.complexity}
+        one = alone(batch, name)
         if not column.numeric:
-            y = column.codes(batch).astype(np.float64)
-            value = grow(rows=rows, y=y, classes=column.width) if len(rows) else None
+            value = LeafDraws.of_codes(x, rows, column.codes(one), column.width, **limits) if len(rows) else None  # type: ignore[arg-type]
             return TreeModel(column, tuple(explaining), None, value, rules)
-        y = batch.numbers(name)
+        y = one.numbers(name)
         if np.isinf(y).any():
             raise DataError(f"column '{name}' holds infinite values. Set them to missing, or leave it out of columns=.")
         gap = np.isnan(y)
@@ -453,8 +450,11 @@ class SequentialTrees(Mask, abstract=True):
             raise DataError(
                 f"column '{name}' has values in fewer than {self.leaf} records, too few for a leaf. Leave it out of columns=."
             )
-        missing = grow(rows=rows, y=gap.astype(np.float64), classes=2) if 0 < len(known) < len(rows) else None
-        value = grow(rows=known, y=y, classes=0).smoothed(self.shared, self.leaf) if len(known) else None
+        missing = value = None
+        if 0 < len(known) < len(rows):
+            missing = LeafDraws.of_codes(x, rows, gap.astype(np.int64), 2, **limits)  # type: ignore[arg-type]
+        if len(known):
+            value = LeafDraws.of_numbers(x, known, y, **limits).smoothed(self.shared, self.leaf)  # type: ignore[arg-type]
         return TreeModel(column, tuple(explaining), missing, value, rules)
 
     def _check_rule(self, batch: Batch, column: TreeColumn, rule: FixedValue) -> None:
@@ -471,7 +471,7 @@ class SequentialTrees(Mask, abstract=True):
 
     def records_drawn(self, out: Batch, like: Batch, draws: Draws) -> Batch:
         """Return records with the columns drawn; `out` has those that are given, `like` columns of the wanted types."""
-        reads: dict[str, Numbers] = {}
+        reads: dict[str, kernels.cart.Predictor] = {}
         for model in self.models:
             for other in model.predictors:
                 if other.name not in reads:
