@@ -14,7 +14,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "change_rare": {"column": "sex"},
     "displace": {"amount": {"income": 5.0}},
     "full_normal_synthesis": {"columns": list(AMOUNTS)},
-    "full_tree_synthesis": {"leaf": 50},
     "gaussian_mechanism": {"sensitivity": 1e8},
     "generalise": {"columns": ["age"], "level": 1},
     "laplace_noise": {"sensitivity": 1e8},

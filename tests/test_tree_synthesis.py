@@ -17,7 +17,7 @@ from sfumato.contract import Draws, Mask, Recipe
 from sfumato.data.microdata import Batch, Microdata
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, ParameterError
-from sfumato.kernels.cart import CartTree, grow_cart, leaves_of
+from sfumato.kernels.cart import CartTree, grow_cart, leaf_noise, leaves_of
 from sfumato.masks import CopulaSynthesis, FullTreeSynthesis, TreeSynthesis
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import PMSE, TableDistance
@@ -161,6 +161,34 @@ def test_a_bayesian_bootstrap_varies_the_shares_of_a_leaf_by_implicate() -> None
         means = [mask.transform(data.batch(), Draws(s)).numbers("y").mean() for s in range(500)]
         expected = y.var() / 4_000 + extra * (1 - 1 / 4_000)
         assert np.var(means) == pytest.approx(expected, rel=5 * math.sqrt(2 / 500))
+
+
+def test_noise_is_as_wide_as_the_formulas_say() -> None:
+    """Silverman's bandwidth of a leaf and the way to the third value of the file, number by number."""
+    g = np.random.default_rng(6)
+    leaves = [np.sort(np.round(g.gamma(2, 10, size), 1)) for size in (8, 11, 9)]
+    leaves[1][:4] = 2.5  # shared by four
+    donors = np.concatenate(leaves)
+    noise = leaf_noise(donors, np.array([8, 11, 9], np.int32), 4, 3)
+    assert noise is not None
+    everyone, at = np.sort(donors), 0
+    for leaf in leaves:
+        rare = np.array([v for v in leaf if (donors == v).sum() < 4])
+        quarter = (np.quantile(rare, 0.75) - np.quantile(rare, 0.25)) / 1.34
+        wide = 0.9 * min(rare.std(ddof=1), quarter) * len(rare) ** -0.2
+        for v in leaf:
+            below, above = everyone[everyone < v][::-1], everyone[everyone > v]
+            ways = [v - below[2]] if len(below) >= 3 else []
+            ways += [above[2] - v] if len(above) >= 3 else []
+            expected = 0.0 if v not in rare else max(wide, min(ways))
+            assert noise.spread[at] == pytest.approx(expected, abs=1e-12)
+            at += 1
+    for i, leaf in enumerate(leaves):
+        rare = np.array([v for v in leaf if (donors == v).sum() < 4])
+        spread = noise.spread[(noise.leaf == i) & (noise.spread > 0)]
+        kept = rare.std(ddof=1) / math.sqrt(rare.var(ddof=1) + (spread**2).mean())
+        assert noise.centre[i] == pytest.approx(rare.mean())
+        assert noise.shrink[i] == pytest.approx(max(kept, 0.8))
 
 
 def test_smoothed_numbers_have_the_mean_and_the_variance_of_their_leaf() -> None:

@@ -84,15 +84,22 @@ def _split_number(x, here, code, value, whole, smallest, sums, squares):  # type
                 _move(sums, squares, code[here[i]], value[here[i]] if whole.size == 1 else 1.0)
             n_left = n - known
         last = known if known < n and not missing_left else known - 1  # the last cut: known values against missing ones
-        following = x[here[0]]
+        following, sum_left, mean = x[here[0]], sums[0, 0], whole.size == 1
         for i in range(last):
             row, this = here[i], following
             following = x[here[i + 1]] if i + 1 < known else np.inf
-            _move(sums, squares, code[row], value[row] if whole.size == 1 else 1.0)
+            if mean:
+                sum_left += value[row]
+            else:
+                _move(sums, squares, code[row], 1.0)
             n_left += 1
             if n_left < smallest or n - n_left < smallest or this == following:
                 continue
-            score = _score(squares, n_left, n)
+            score = (
+                _score(squares, n_left, n)
+                if not mean
+                else sum_left**2 / n_left + (whole[0] - sum_left) ** 2 / (n - n_left)
+            )
             if score > best:
                 best, left = score, np.uint64(missing_left if known < n else 2 * n_left >= n)
                 cut = this
