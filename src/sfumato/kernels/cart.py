@@ -373,7 +373,7 @@ KEPT = 0.8
 """Draws are pulled to their leaf's mean to keep its variance, but not below this share of their distance from it."""
 
 
-class LeafNoise(NamedTuple):
+class DonorNoise(NamedTuple):
     """For each donor: centre + shrink (donor - centre + spread ε), with ε standard normal, mirrored at the limits."""
 
     spread: Numbers
@@ -394,7 +394,7 @@ class LeafNoise(NamedTuple):
         return np.where(spread > 0, _mirrored(moved, self.low, self.high), y)
 
 
-def leaf_noise(donors: Numbers, sizes: Codes, shared: int, nearest: int) -> LeafNoise | None:
+def leaf_noise(donors: Numbers, sizes: Codes, shared: int, nearest: int) -> DonorNoise | None:
     """Return the noise of numbers that fewer than `shared` donors have; None if there is none.
 
     `donors` (n,) stand leaf by leaf, each leaf in order of value; `sizes` has how many each leaf has. The noise of a donor x has
@@ -424,7 +424,7 @@ def leaf_noise(donors: Numbers, sizes: Codes, shared: int, nearest: int) -> Leaf
     kept = deviation / np.sqrt(np.maximum(deviation**2 + noise, 1e-300))
     shrink = np.where(deviation > 0, np.maximum(kept, KEPT), 1.0)
     limits = float(donors.min()), float(donors.max())
-    return LeafNoise(spread * scale, group.astype(np.int32), mean * scale, shrink, *limits)
+    return DonorNoise(spread * scale, group.astype(np.int32), mean * scale, shrink, *limits)
 
 
 def _leaf_spread(values: Numbers, group: Whole, groups: int) -> tuple[Numbers, Numbers, Numbers]:

@@ -114,7 +114,7 @@ class LeafDraws:
     tree: kernels.cart.CartTree
     donors: Numbers | NDArray[np.uint8]
     """Numbers or codes, leaf by leaf, each leaf in order of value."""
-    noise: kernels.cart.LeafNoise | None = None
+    noise: kernels.cart.DonorNoise | None = None
     """None: every value is released as it is."""
 
     @classmethod
@@ -159,8 +159,10 @@ class LeafDraws:
         return self if noise is None else replace(self, noise=noise)
 
 
-Explaining = Sequence[kernels.cart.Predictor]
-Reads = Mapping[str, kernels.cart.Predictor]
+Explaining = Sequence[Numbers | NDArray[np.uint8]]
+"""Columns that explain, shape (n,) each: numbers, NaN where missing, or codes of categories."""
+Reads = Mapping[str, Numbers | NDArray[np.uint8]]
+"""The same by the name of the column."""
 
 
 def _sorted_leaves(tree: kernels.cart.CartTree, y: NDArray[Any]) -> tuple[kernels.cart.CartTree, NDArray[Any]]:
