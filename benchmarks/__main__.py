@@ -16,6 +16,7 @@ CLAIMS = (
     "mdav",
     "rank_swap",
     "pram",
+    "synthesis",
     "inversions",
     "counts",
     "diversity",

@@ -17,6 +17,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gaussian_mechanism": {"sensitivity": 1e8},
     "generalise": {"columns": ["age"], "level": 1},
     "laplace_noise": {"sensitivity": 1e8},
+    "marginal_synthesis": {"columns": list(KEYS), "public": list(KEYS)},
     "matrix_mask": {"columns": ["income", "savings"], "B": [[1.0, 0.5], [0.0, 1.0]]},
     "pseudonyms": {"columns": ["ori_hid"]},
     "random_round": {"base": 1000.0},

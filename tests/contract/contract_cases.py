@@ -40,6 +40,9 @@ VALUES: dict[str, dict[str, Any]] = {
     "mondrian": {"ranges": ()},  # regions have no order
     "tcap": {"missing": "value"},  # as wildcards, records without an age leave nobody certain
     "matrix_mask": {"B": ((0.9, 0.0, 0.1), (0.2, 1.1, 0.0), (0.0, 0.0, 0.8))},
+    "marginal_synthesis": {
+        "columns": ("age", "region", "hours")
+    },  # the schema has no bounds of pay, and no list of sexes
     "match_risk": {"missing": "value"},
     "train_on_masked": {"column": "pay"},
     "population_uniques": {"missing": "value"},
@@ -58,6 +61,7 @@ the release no holdout (tests/test_cap.py and its like)."""
 BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "top_code": {"replace": {"quantile": 0.9}},
     "bottom_code": {"replace": {"quantile": 0.1}},
+    "tree_synthesis": {"visit": {"columns": ("sex", "region")}},
     "coefficient_difference": {"model": {"formula": "sex ~ rent"}},
     "interval_overlap": {"model": {"formula": "sex ~ rent"}},
 }

@@ -181,6 +181,7 @@ def planted(data: Microdata, released: list[Microdata]) -> tuple[set[str], set[f
 INSTEAD: dict[str, dict[str, Any]] = {
     "safe_pub": {"delta": 0.05, "levels": {"job": TREE.height}},
     "copula_synthesis": {"uniques": "keep"},
+    "full_tree_synthesis": {"uniques": "keep"},
     "suppress_small_areas": {"columns": ("region", "sex"), "least": 24, "unit": "record"},
 }
 """Where every record has a job of its own, these refuse to release anything."""

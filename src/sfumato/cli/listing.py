@@ -93,7 +93,8 @@ KINDS = {
     "Noise": "kim_noise independent_noise corrected_noise kim_transformation multiplicative_noise romm bounded_noise "
     "outlier_noise laplace_noise gaussian_mechanism",
     "Swapping and randomisation": "rank_swap data_swap pram shuffle",
-    "Simulation": "gadp normal_synthesis full_normal_synthesis copula_synthesis",
+    "Simulation": "gadp ipso normal_synthesis full_normal_synthesis copula_synthesis tree_synthesis full_tree_synthesis "
+    "marginal_synthesis",
     "Matrix masks": "matrix_mask aggregate_records random_aggregation multiply_records aggregate_columns "
     "multiply_columns displace structured_noise",
     "No masking": "identity",

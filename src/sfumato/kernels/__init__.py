@@ -12,11 +12,13 @@ __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 if TYPE_CHECKING:
     from . import agreement as agreement
     from . import boxes as boxes
+    from . import cart as cart
     from . import classes as classes
     from . import column_pairs as column_pairs
     from . import forest as forest
     from . import gap_programs as gap_programs
     from . import gaps as gaps
+    from . import graphical_model as graphical_model
     from . import keyed_numbers as keyed_numbers
     from . import lattice as lattice
     from . import loglinear as loglinear

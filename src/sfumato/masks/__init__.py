@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sfumato.masks.corrected_noise import CorrectedNoise as CorrectedNoise
     from sfumato.masks.corrected_noise import KimTransformation as KimTransformation
     from sfumato.masks.gadp import GADP as GADP
+    from sfumato.masks.gadp import IPSO as IPSO
     from sfumato.masks.gower_microaggregation import GowerMicroaggregation as GowerMicroaggregation
     from sfumato.masks.identifiers import Identity as Identity
     from sfumato.masks.identifiers import Pseudonyms as Pseudonyms
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sfumato.masks.local_privacy import LaplaceNoise as LaplaceNoise
     from sfumato.masks.local_suppression import LocalSuppression as LocalSuppression
     from sfumato.masks.local_suppression import RiskSuppression as RiskSuppression
+    from sfumato.masks.marginal_synthesis import MarginalSynthesis as MarginalSynthesis
     from sfumato.masks.matrix_mask import Displace as Displace
     from sfumato.masks.matrix_mask import MatrixMask as MatrixMask
     from sfumato.masks.matrix_mask import MultiplyColumns as MultiplyColumns
@@ -74,3 +76,5 @@ if TYPE_CHECKING:
     from sfumato.masks.suppression import SuppressValues as SuppressValues
     from sfumato.masks.swapping import DataSwap as DataSwap
     from sfumato.masks.swapping import RankSwap as RankSwap
+    from sfumato.masks.tree_synthesis import FullTreeSynthesis as FullTreeSynthesis
+    from sfumato.masks.tree_synthesis import TreeSynthesis as TreeSynthesis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,22 @@ from sfumato.kernels.copula import (
 from sfumato.kernels.moments import covariance_root
 from sfumato.lazy import special
 from sfumato.masks.gadp import LEVELS, PIECE, RARE, is_number
-from sfumato.masks.normal_synthesis import Originals, alone, implicates_parameter, new_ids, synthetic_schema
-from sfumato.schema import Role, Schema
+from sfumato.masks.normal_synthesis import (
+    Raw,
+    Uniques,
+    alone,
+    compared_columns,
+    copies_counted,
+    implicates_parameter,
+    new_columns_parameter,
+    new_file_columns,
+    new_records,
+    originals_avoided,
+    size_parameter,
+    synthetic_schema,
+    uniques_parameter,
+)
+from sfumato.schema import Schema
 from sfumato.typing import Flags, Numbers, Whole
 
 STEPS = 2000
@@ -202,7 +216,6 @@ def _knots(ordered: Numbers, smooth: int) -> tuple[Numbers, Numbers]:
     return middle, means
 
 
-Raw = dict[str, NDArray[Any]]
 Reads = Sequence[NDArray[Any]]
 GRID = np.linspace(-9.0, 9.0, 1801)
 """Points at which the distribution function of a number's normal variable is computed."""
@@ -323,10 +336,6 @@ def _mixture(means: Numbers, variance: float) -> Numbers:
     return np.asarray(special.ndtr((GRID[:, None] - middle[used]) / spread) @ share)
 
 
-ROUNDS = 20
-"""Largest number of rounds in which records that copy a unique original are redrawn."""
-
-
 class CopulaSynthesis(Mask):
     """A new file of synthetic records: each column has about the distribution it had, and pairs are related by a normal copula.
 
@@ -349,15 +358,8 @@ class CopulaSynthesis(Mask):
     keeps_missing: ClassVar[bool] = False
     no_matrix: ClassVar[str] = "its records are drawn from a model, and are not records of the original"
 
-    columns: tuple[str, ...] | None = param(
-        default=None,
-        doc="columns of the new file; all but identifiers, households and contributors if none",
-        columns="many",
-        holds="anything",
-    )
-    size: int | None = param(
-        default=None, doc="number of new records; as many as the original has if none", low=1, high=1e9, integer=True
-    )
+    columns: tuple[str, ...] | None = new_columns_parameter()
+    size: int | None = size_parameter()
     implicates: int = implicates_parameter()
     smooth: int = param(
         default=3,
@@ -368,24 +370,17 @@ class CopulaSynthesis(Mask):
         scale="log",
         usual=(3, 300),
     )
-    uniques: Literal["redraw", "keep"] = param(
-        default="redraw",
-        doc="what to do with a synthetic record that copies, in every column, an original record that is unique there",
-    )
+    uniques: Uniques = uniques_parameter()
     model: Any = learned("columns", "smooth", default=None)
     records: Any = learned("columns", "smooth", default=None)
 
-    def _wanted(self, schema: Schema) -> tuple[str, ...]:
-        out = (Role.IDENTIFIER, Role.HOUSEHOLD, Role.CONTRIBUTOR)
-        return self.columns or tuple(a.name for a in schema if a.role not in out)
-
     @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        return schema.free(self._wanted(schema))
+        return schema.free(new_file_columns(self.columns, schema))
 
     def schema_after(self, schema: Schema) -> Schema:
         """Return the schema of the new file."""
-        return synthetic_schema(schema, self._wanted(schema))
+        return synthetic_schema(schema, new_file_columns(self.columns, schema))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn each column's distribution, and the correlations of the normal variables behind them."""
@@ -404,28 +399,11 @@ class CopulaSynthesis(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw new records; those that copy a unique original are drawn again."""
-        need, start = self.size or self.records, 0
-        redraw = self.uniques == "redraw" and len(batch)
-        originals = Originals.of(batch, self._compared(batch.schema)) if redraw else None
-        found: list[tuple[Whole, dict[str, NDArray[Any]]]] = []
-        for _ in range(ROUNDS):
-            wanted, need = need, 0
-            for at in range(start, start + wanted, PIECE):  # each record depends only on its id
-                ids = new_ids(at, min(PIECE, start + wanted - at))
-                raw = self.model.draw(ids, draws)
-                good = np.ones(len(ids), bool)
-                if originals is not None:
-                    good = originals.copied(self._built(ids, raw, batch)) != 1
-                found.append((ids[good], {name: values[good] for name, values in raw.items()}))
-                need += int((~good).sum())
-            start += wanted
-            if not need:
-                ids = np.concatenate([i for i, _ in found])
-                made = {name: np.concatenate([r.pop(name) for _, r in found]) for name in tuple(found[0][1])}
-                return self._built(ids, made, batch)
-        raise DataError(
-            f"{need:,} synthetic records still copy a record that is unique in the original, after {ROUNDS} rounds. Add a "
-            "column of numbers, take coarser categories, or set uniques = 'keep'."
+        return new_records(
+            self.size or self.records,
+            lambda ids: self.model.draw(ids, draws),
+            lambda ids, raw: self._built(ids, raw, batch),
+            originals_avoided(batch, self.touches(batch.schema), self.uniques),
         )
 
     def _built(self, ids: Whole, raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:
@@ -452,29 +430,10 @@ class CopulaSynthesis(Mask):
             out = out.replace(name, lambda values=values: values)  # type: ignore[misc]
         return out
 
-    def _compared(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns in which records are compared: all but the weights, which are rescaled."""
-        weight = schema.one("weight")
-        return tuple(n for n in self.touches(schema) if n != weight) or self.touches(schema)
-
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Compare the synthetic records with all original ones."""
-        names = self._compared(before.schema)
-        same = Originals.of(before.batch(names), names).copied(after.batch(names))
-        unique, shared = int((same == 1).sum()), int((same > 1).sum())
-        if unique and self.uniques == "redraw":
-            raise DataError(
-                f"{unique:,} synthetic records copy an original record that is unique; nothing is released."
-            )
-        how = "every synthetic record compared with every original one, in all columns but weights"
-        said = [
-            Guarantee(
-                step,
-                f"all {len(after):,} records are synthetic; {unique:,} copy a record that is unique in the original",
-                how,
-            ),
-            Guarantee(step, f"{shared:,} synthetic records agree in every column with two or more original ones", how),
-        ]
+        names = compared_columns(self.touches(before.schema), before.schema)
+        said = list(copies_counted(before, after, names, self.uniques, step))
         pooled = [part for part in self.model.parts if part.rest is not None]
         said += [
             Guarantee(

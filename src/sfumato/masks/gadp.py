@@ -1,17 +1,18 @@
-"""Numbers given other columns: the normal regression behind GADP and synthesis, and GADP itself."""
+"""Numbers given other columns: the normal regression behind GADP and synthesis; GADP itself, and IPSO, which is exact."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, learned, numeric_targets, param
 from sfumato.data import Kind, Rows
 from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
@@ -20,7 +21,7 @@ from sfumato.kernels.moments import centred_products, covariance_root, first_pas
 from sfumato.lazy import special
 from sfumato.masks.column_settings import limited_columns, numeric_columns, replace_numbers
 from sfumato.schema import Level, Scale, Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 PIECE = 1 << 16
 """Rows of regressors in memory at once."""
@@ -449,3 +450,152 @@ class GADP(ConditionalNormal):
             Guarantee(step, says, "by construction: similarity = 0"),
             *self.limits_stated(before.schema, step),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class RegressorPieces:
+    """A column of ones and the regressors of a model, made piece by piece: all of them would take much memory."""
+
+    model: Regression
+    reads: tuple[NDArray[Any], ...]
+    earlier: tuple[Numbers, ...]
+    known: Flags
+    """The records that count in a fit, shape (n,)."""
+    beside: Numbers | None = None
+    """More regressors, shape (n, r)."""
+
+    @classmethod
+    def of(cls, batch: Batch, model: Regression, earlier: Sequence[Numbers], known: Flags) -> RegressorPieces:
+        """Read the regressors; a missing household value counts as its mean."""
+        means = model.z_mean[len(model.z_mean) - len(earlier) :]
+        filled = tuple(np.where(np.isnan(v), m, v) for v, m in zip(earlier, means, strict=True))
+        return cls(model, tuple(g.read(batch) for g in model.given), filled, known)
+
+    def _pieces(self) -> Iterator[tuple[slice, Numbers]]:
+        size = 1 / np.sqrt(np.maximum(np.diag(self.model.half @ self.model.half.T) * self.model.count, 1e-300))
+        for start in range(0, len(self.known), PIECE):
+            part = slice(start, start + PIECE)
+            given = [g.matrix(read[part]) for g, read in zip(self.model.given, self.reads, strict=True)]
+            z = np.column_stack([np.zeros((len(self.known[part]), 0)), *given, *(v[part] for v in self.earlier)])
+            more = [] if self.beside is None else [self.beside[part]]
+            yield (
+                part,
+                np.column_stack([np.ones(len(z)), (z - self.model.z_mean) / np.where(size > 0, size, 1.0), *more]),
+            )
+
+    @cached_property
+    def _inverse(self) -> tuple[Numbers, Numbers, int]:
+        """The scale of each regressor, the generalised inverse of their products on that scale, and their rank."""
+        products = sum(z[self.known[part]].T @ z[self.known[part]] for part, z in self._pieces())
+        scale = np.sqrt(np.maximum(np.diag(products), 1e-300))
+        values, vectors = np.linalg.eigh(products / np.outer(scale, scale))
+        kept = values > 1e-9 * len(values)
+        turned = vectors[:, kept] / np.sqrt(values[kept])
+        return scale, turned @ turned.T, int(kept.sum())
+
+    @property
+    def rank(self) -> int:
+        """The number of regressors that do not follow from others, the ones included."""
+        return self._inverse[2]
+
+    def times(self, weights: Numbers) -> Numbers:
+        """Return the regressors times weights (q, p), shape (n, p)."""
+        return np.concatenate([z @ weights for _, z in self._pieces()])
+
+    def coefficients(self, values: Numbers) -> Numbers:
+        """Return the least-squares weights of values (n, p), over the known records; what rounding left is fitted again."""
+        scale, inverse, _ = self._inverse
+        found = np.zeros((len(scale), values.shape[1]))
+        for _ in range(2):
+            products = np.zeros_like(found)
+            for part, z in self._pieces():
+                inside = self.known[part]
+                products += z[inside].T @ (values[part] - z @ found)[inside]
+            found = found + (inverse @ (products / scale[:, None])) / scale[:, None]
+        return found
+
+
+class IPSO(ConditionalNormal):
+    """Draws with exactly the sample's moments (IPSO: Burridge 2003), or a hybrid of these and the values themselves.
+
+    Y = μ + κ(X - μ) + ε, where μ is the regression of the masked columns X on the given columns S. ε is a normal draw that is made
+    uncorrelated in the sample with S and with X - μ, and given exactly the covariance (1 - κ²) Σ of the sample's residuals. Then
+    every mean, covariance and regression of (Y, S) is that of (X, S), not on average as with GADP but in the released file. κ = 0
+    (`similarity`) is IPSO, and κ > 0 the hybrid of Muralidhar and Sarathy (2008).
+
+    Examples
+    --------
+    >>> from sfumato.contract import Draws
+    >>> from sfumato.datasets import teachers
+    >>> release = IPSO("salary", given=["age", "experience"]).apply(teachers(500), Draws(1))
+    >>> before, after = release.pair("salary")
+    >>> bool(abs(before.var() / after.var() - 1) < 1e-9)
+    True
+    """
+
+    scope: ClassVar[Scope] = Scope.GLOBAL
+    no_matrix: ClassVar[str] = "its noise is fitted to the residuals of the records"
+
+    similarity: float = param(
+        default=0.0,
+        doc="κ: correlation of released and original value given the other columns; 0 is IPSO, and the safest",
+        low=0,
+        high=0.999,
+    )
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Draw the released values; the moments are exact over the records that have an answer in all masked columns."""
+        if not len(batch):
+            return batch
+        new: dict[str, Numbers] = {}
+        for model in self.models:
+            x = np.column_stack([batch.numbers(n) for n in model.targets])
+            known = np.asarray(~np.isnan(x).any(axis=1))
+            was = RegressorPieces.of(batch, model, [batch.numbers(n) for n in model.earlier], known)
+            now = RegressorPieces.of(batch, model, [new[n] for n in model.earlier], known) if model.earlier else was
+            beta = was.coefficients(x)
+            explained = was.times(beta)
+            apart = x - explained
+            centre = now.times(beta) if model.earlier else explained
+            noise = standard_normals(batch, model.targets, draws)
+            noise = noise @ covariance_root(np.cov(apart[known], rowvar=False).reshape(noise.shape[1], -1)).T
+            basis = replace(now, beside=apart) if self.similarity else now
+            noise = self._fitted(noise, basis, apart, model)
+            y = centre + self.similarity * apart + np.sqrt(1 - self.similarity**2) * noise
+            # a value is released where there was one: others of the record may be missing
+            lone = np.where(np.isnan(y), centre + noise, y)
+            new |= dict(zip(model.targets, np.where(np.isnan(x), np.nan, lone).T, strict=True))
+        return replace_numbers(batch, new, new.__getitem__)
+
+    @staticmethod
+    def _fitted(noise: Numbers, basis: RegressorPieces, apart: Numbers, model: Regression) -> Numbers:
+        """Return noise that the basis explains nothing of in the known records, with exactly the products of the residuals there."""
+        known = basis.known
+        left = noise - basis.times(basis.coefficients(noise))
+        drawn, wanted = (covariance_root(e[known].T @ e[known]) for e in (left, apart))
+        if known.sum() <= basis.rank + noise.shape[1] or not np.diag(drawn).all():
+            raise DataError(
+                f"{known.sum():,} records with answers in {join_names(model.targets)} are too few to give noise exactly their "
+                "moments. Give fewer columns (given=...), mask fewer, or use gadp."
+            )
+        return np.where(known[:, None], left @ np.linalg.inv(drawn).T @ wanted.T, noise)
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> Iterator[Guarantee]:
+        """Compare the moments of the masked and the given columns before and after."""
+        for model in self.models:
+            names = (*model.earlier, *model.targets)
+            (mean, products, count), (now, made, _) = (_moments(data, model.given, names) for data in (before, after))
+            scale = np.sqrt(np.maximum(np.diag(products) / count, 1e-300))
+            scale = np.where(np.diag(products) > 0, scale, 1.0)
+            apart = (now - mean) / scale, (made - products) / count / np.outer(scale, scale)
+            off = max(float(np.abs(a).max(initial=0.0)) for a in apart)
+            others = [*(g.name for g in model.given), *model.earlier]
+            says = f"{join_names(model.targets)}: means and covariances with each other"
+            says += f" and with {join_names(others)} " if others else " "
+            exact = "are exactly those of the file"
+            says += (
+                exact if off < 1e-8 else "are those of the file up to rounding, bounds and values drawn by household"
+            )
+            how = f"compared over the records that have an answer: at most {off:.1e} standard deviations (or their products) apart"
+            yield Guarantee(step, says, how)
+        yield from self.limits_stated(before.schema, step)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, join_names
 from sfumato.kernels.classes import mix64
 from sfumato.masks.gadp import (
+    PIECE,
     ConditionalNormal,
     Regression,
     check_freedom,
@@ -24,7 +25,7 @@ from sfumato.masks.gadp import (
     describes_household,
     standard_normals,
 )
-from sfumato.schema import Level, Schema
+from sfumato.schema import Level, Role, Schema
 from sfumato.typing import Numbers, Whole
 
 
@@ -69,6 +70,72 @@ def _prints(batch: Batch, names: Sequence[str]) -> NDArray[np.uint64]:
         values = np.where(one.missing(name), 0, one.column(name).hashes)
         made = mix64(made * np.uint64(0x9E3779B97F4A7C15) + values.astype(np.uint64) + np.uint64(1))
     return made
+
+
+Raw = dict[str, NDArray[Any]]
+"""For each column numbers (NaN missing), or places in a list of categories (-1 missing)."""
+ROUNDS = 20
+"""Largest number of rounds in which records that copy a unique original are redrawn."""
+
+
+def new_records(
+    size: int, draw: Callable[[Whole], Raw], built: Callable[[Whole, Raw], Batch], originals: Originals | None
+) -> Batch:
+    """Return new records, which `draw` makes of ids and `built` brings into their columns; copies of uniques are redrawn.
+
+    `originals` is None where records may copy an original that is unique.
+    """
+    need, start = size, 0
+    found: list[tuple[Whole, Raw]] = []
+    for _ in range(ROUNDS):
+        wanted, need = need, 0
+        for at in range(start, start + wanted, PIECE):
+            ids = new_ids(at, min(PIECE, start + wanted - at))
+            raw = draw(ids)
+            good = np.ones(len(ids), bool)
+            if originals is not None:
+                good = originals.copied(built(ids, raw)) != 1
+            found.append((ids[good], {name: values[good] for name, values in raw.items()}))
+            need += int((~good).sum())
+        start += wanted
+        if not need:
+            ids = np.concatenate([i for i, _ in found])
+            return built(ids, {name: np.concatenate([r.pop(name) for _, r in found]) for name in tuple(found[0][1])})
+    raise DataError(
+        f"{need:,} synthetic records still copy a record that is unique in the original, after {ROUNDS} rounds. Add a "
+        "column of numbers, take coarser categories, or set uniques = 'keep'."
+    )
+
+
+def copies_counted(
+    before: Microdata, after: Microdata, names: Sequence[str], uniques: str, step: str
+) -> tuple[Guarantee, Guarantee]:
+    """Compare the synthetic records with all original ones; refuse copies of unique ones that should have been redrawn."""
+    same = Originals.of(before.batch(names), names).copied(after.batch(names))
+    unique, shared = int((same == 1).sum()), int((same > 1).sum())
+    if unique and uniques == "redraw":
+        raise DataError(f"{unique:,} synthetic records copy an original record that is unique; nothing is released.")
+    how = "every synthetic record compared with every original one, in all columns but weights"
+    says = f"all {len(after):,} records are synthetic; {unique:,} copy a record that is unique in the original"
+    others = f"{shared:,} synthetic records agree in every column with two or more original ones"
+    return Guarantee(step, says, how), Guarantee(step, others, how)
+
+
+def compared_columns(names: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
+    """Return the columns in which records are compared: all but the weights, which are rescaled."""
+    weight = schema.one("weight")
+    return tuple(n for n in names if n != weight) or names
+
+
+def originals_avoided(batch: Batch, names: tuple[str, ...], uniques: str) -> Originals | None:
+    """Return the original records that no synthetic one may copy; None if it may."""
+    return Originals.of(batch, compared_columns(names, batch.schema)) if uniques == "redraw" and len(batch) else None
+
+
+def new_file_columns(columns: tuple[str, ...] | None, schema: Schema) -> tuple[str, ...]:
+    """Return the columns of a new file: those named, or all but identifiers, households and contributors."""
+    out = (Role.IDENTIFIER, Role.HOUSEHOLD, Role.CONTRIBUTOR)
+    return columns or tuple(a.name for a in schema if a.role not in out)
 
 
 def alone(batch: Batch, name: str) -> Batch:
@@ -295,6 +362,27 @@ def implicates_parameter() -> Any:
     return param(default=1, doc=doc, low=1, high=1000, integer=True)
 
 
+def size_parameter() -> Any:
+    """Declare the parameter `size`."""
+    doc = "number of new records; as many as the original has if none"
+    return param(default=None, doc=doc, low=1, high=1e9, integer=True)
+
+
+def new_columns_parameter() -> Any:
+    """Declare the parameter `columns` of a new file of any columns."""
+    doc = "columns of the new file; all but identifiers, households and contributors if none"
+    return param(default=None, doc=doc, columns="many", holds="anything")
+
+
+Uniques = Literal["redraw", "keep"]
+
+
+def uniques_parameter() -> Any:
+    """Declare the parameter `uniques`."""
+    doc = "what to do with a synthetic record that copies, in every column, an original record that is unique there"
+    return param(default="redraw", doc=doc)
+
+
 def proper_parameter() -> Any:
     """Declare the parameter `proper`."""
     doc = "draw the model's parameters too, from their posterior, rather than take the estimates"
@@ -376,9 +464,7 @@ class FullNormalSynthesis(Mask):
     no_matrix: ClassVar[str] = "its records are drawn from a model, and are not records of the original"
 
     columns: tuple[str, ...] = param(doc="columns of the new file, all of numbers", columns="many")
-    size: int | None = param(
-        default=None, doc="number of new records; as many as the original has if none", low=1, high=1e9, integer=True
-    )
+    size: int | None = size_parameter()
     implicates: int = implicates_parameter()
     proper: bool = proper_parameter()
     model: Any = learned("columns", default=None)

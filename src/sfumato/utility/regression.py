@@ -36,7 +36,7 @@ def synthesised(outcome: Release) -> Parameters | None:
     for step in outcome.recipe.steps if outcome.recipe is not None else ():
         if isinstance(step.mask, masks.CopulaSynthesis):
             found = "estimated"
-        elif isinstance(step.mask, masks.FullNormalSynthesis):
+        elif isinstance(step.mask, masks.FullNormalSynthesis | masks.FullTreeSynthesis):
             found = "drawn" if step.mask.proper else "estimated"
     return found
 
