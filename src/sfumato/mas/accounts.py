@@ -139,7 +139,10 @@ class Charge:
         if self.company:
             table |= {"groups": np.asarray(groups).ravel().tolist()}
             table |= {
-                "company": [[list(c.about), float(f"{c.variance:.6g}"), float(f"{c.part:.6g}")] for c in self.company]
+                "company": [
+                    [list(c.about), float(f"{c.variance:.6g}"), float(f"{c.part:.6g}"), dict(c.contents)]
+                    for c in self.company
+                ]
             }
         return json.dumps(table, ensure_ascii=False)
 
@@ -151,7 +154,10 @@ class Charge:
         shape = [len(levels) for _, levels in variables]
         amounts = np.array(table["amounts"]).reshape(shape)
         groups = np.array(table.get("groups", np.zeros(amounts.size)), np.int64).reshape(shape)
-        company = tuple(Company(tuple(about), variance, part) for about, variance, part in table.get("company", ()))
+        company = tuple(
+            Company(tuple(about), variance, part, tuple((contents[0] if contents else {}).items()))
+            for about, variance, part, *contents in table.get("company", ())
+        )
         return cls(variables, amounts, groups, company)
 
 
@@ -211,8 +217,13 @@ class HiddenSums:
         self.inverse = np.asarray(self.inverse - across.T @ solved)
         self.precision = self._precisions([(sums, part)])
 
-    def told(self, answers: Sequence[tuple[ToldSums, float, float]] = ()) -> Numbers:
-        """Return what is told of one record of each cell, also by some more answers: sums, variance and part of each."""
+    def told(self, answers: Sequence[tuple[ToldSums, float, float]] = (), changed: bool = False) -> Numbers:
+        """Return what is told of one record of each cell, also by some more answers: sums, variance and part of each.
+
+        Where a value `changed` between versions, the difference of two answers leaves all others out: they hide nothing.
+        """
+        if changed:
+            return self._precisions([(sums, part) for sums, _, part in answers])
         least = min((variance for _, variance, _ in answers), default=self.variance)
         if least < self.variance:
             lower = HiddenSums(self.sizes, self.variance, self.inverse, self.precision)
@@ -255,6 +266,9 @@ class Balance:
     about s together, an attacker who knows neither s nor any record gets h / (1 − v h) about one record of cell k, with h the k-th
     diagonal element of (M⁻¹ + diag(v n))⁻¹. It is the loss of all answers together, so that sets which differ by few cells are
     charged for their difference.
+
+    Once answers are about two versions of a confidential variable, others hide nothing in any of them: whoever knows whose value
+    changed subtracts them away. All answers about this variable then count in full, those before included.
     """
 
     def __init__(self, variables: tuple[Variable, ...], counts: Callable[[], Whole] | None = None) -> None:
@@ -265,6 +279,10 @@ class Balance:
         self._count = counts
         self._alone: dict[tuple[str, ...], Numbers] = {}
         self._hidden: dict[tuple[str, ...], HiddenSums] = {}
+        self._versions: dict[str, set[str]] = {}
+        """The contents of confidential variables that answers were about."""
+        self._columns: dict[tuple[str, ...], set[str]] = {}
+        """The columns behind the confidential variables of an account."""
         self._waiting: list[Charge] = []
         """Charges that are in the sum of losses, and not yet in the loss of all answers together."""
         self._told = np.zeros(shape)
@@ -334,6 +352,7 @@ class Balance:
     def settle(self) -> None:
         """Find what all answers together tell, anew."""
         if self._waiting:
+            self._versions, self._columns = self._read_of(self._waiting)
             for charge in self._waiting:
                 for about, loss in self._unhidden(charge):
                     self._alone[about] = self._alone.get(about, 0.0) + loss
@@ -343,6 +362,16 @@ class Balance:
                     self._hidden[company.about].learn(sums, company.variance, company.part)
             self._waiting = []
             self._told, self._since = np.minimum(self._joint(), self.formal), np.zeros(self.formal.shape)
+
+    def _read_of(self, charges: Sequence[Charge]) -> tuple[dict[str, set[str]], dict[tuple[str, ...], set[str]]]:
+        """Return the contents that answers were about, and the columns of each account, after some charges."""
+        versions = {name: set(contents) for name, contents in self._versions.items()}
+        columns = {about: set(names) for about, names in self._columns.items()}
+        for company in (company for charge in charges for company in charge.company):
+            for name, contents in company.contents:
+                versions.setdefault(name, set()).add(contents)
+                columns.setdefault(company.about, set()).add(name)
+        return versions, columns
 
     def _uncovered(self, charge: Charge) -> bool:
         """Return whether a charge depends on levels that this table does not have: then no others hide a record."""
@@ -383,12 +412,14 @@ class Balance:
         more: dict[tuple[str, ...], list[tuple[ToldSums, float, float]]] = {}
         for company, sums in (one for charge in charges for one in self._behind_others(charge)):
             more.setdefault(company.about, []).append((sums, company.variance, company.part))
+        versions, columns = self._read_of(charges)
+        changed = {name for name, contents in versions.items() if len(contents) > 1}
         for about in sorted({*self._hidden, *more}):
             answers = more.get(about, [])
             hidden = self._hidden.get(about)
             if hidden is None:
                 hidden = HiddenSums.unknown(self._counts[self._lived], min(v for _, v, _ in answers))
-            tell(about, hidden.told(answers), self._lived)
+            tell(about, hidden.told(answers, bool(columns.get(about, set()) & changed)), self._lived)
         return np.asarray(np.max([np.zeros(self.formal.size), *told.values()], axis=0).reshape(self.formal.shape))
 
     def _spread(self, charge: Charge) -> Numbers:
