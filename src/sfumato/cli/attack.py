@@ -156,7 +156,7 @@ def _attack(screen: Screen, policy: Policy, bench: Bench, recipes: Sequence[Poli
         screen.note(f"these data give some recipes nobody or nothing to attack: {', '.join(idle)}.")
     if found:
         screen.say(f"Attacks on {policy.title}", strong=True)
-        screen.table(HEADS, table(found), (1, 2, 4, 5, 6, 7))
+        screen.table(HEADS, table(found), (1, 2, 4, 5, 6, 7, 8, 9))
         screen.say()
     return found
 
@@ -251,6 +251,6 @@ def _facts(one: Outcome) -> dict[str, Any]:
     return {
         "recipe": one.recipe, "title": one.title, "targets": one.success.targets, "right": one.success.rate,
         "interval": list(one.success.interval), "baseline": one.success.baseline, "limit": one.limit, "held": one.held,
-        "formal": one.formal, "calculated": number(one.calculated),
+        "formal": one.formal, "mu": number(one.mu), "calculated": number(one.calculated),
         "refusal_rate": one.refusal_rate, "refused": one.refused,
     }  # fmt: skip
