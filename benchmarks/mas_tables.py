@@ -124,7 +124,7 @@ def made(n: int = RECORDS, hidden: Sequence[str] = HIDDEN) -> Any:
     weight = weight_facts(warehouse)
     assert weight is not None
     facts = {"name": "people", "version": 1, "engine": "DuckDB", "weight": asdict(weight)}
-    told = {"contents": contents, "frozen_loss": public.loss(variables.values())}
+    told = {"contents": contents, "frozen_loss": public.loss(variables.values(), contents)}
     save(folder, facts | told, variables, warehouse)
     return vault
 

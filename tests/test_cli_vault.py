@@ -65,7 +65,7 @@ def test_adding_shows_how_every_column_is_taken_and_what_comes_next(here: Path, 
         assert line in done.stdout
     assert f"sfumato vault cutpoints {tmp_path / 'v'} people age" in done.stdout
     assert f"sfumato vault freeze {tmp_path / 'v'} people\n" in done.stdout
-    assert Vault.open(tmp_path / "v").policy.label == "hardened 2"
+    assert Vault.open(tmp_path / "v").policy.label == "hardened 3"
 
 
 def test_marks_and_the_policy_can_be_given(here: Path, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_answer_is_that_of_the_library_in_every_process(frozen: Path) -> None
     assert told == Vault.open(frozen).ask("people", {"sex": "F"}, CrossTab(("state", "sick"))).to_json()
     text = run(*asked)
     assert text.exit_code == 0
-    assert "cross_tab · people 1 · hardened 2" in text.stdout
+    assert "cross_tab · people 1 · hardened 3" in text.stdout
     assert shell(*asked).stdout == text.stdout
 
 
@@ -303,7 +303,7 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     assert people["informed"] == 100 * right_of(told_to_all + opened.dataset("people").frozen_loss)
     assert 50 < people["right"] <= people["informed"]
     assert people["alerts"] == []
-    assert str(opened.usage("people")).startswith("people 1, policy hardened 2.")
+    assert str(opened.usage("people")).startswith("people 1, policy hardened 3.")
     assert run("vault", "log", vault, "--dataset", "peple").exit_code == 1
 
 

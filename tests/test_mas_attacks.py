@@ -28,7 +28,7 @@ from sfumato.mas.attacks import (  # fmt: skip
 )
 from sfumato.mas.attacks.base import HALF, RARE, AttackTarget, BaseData, balanced, leaks, numbers, yes_or_no
 from sfumato.mas.attacks.bench import HEADS, Bench, all_recipes, cost, cutpoints_of, recipe_named, rules_off, table
-from sfumato.mas.attacks.reference_workload import ordinary_questions
+from sfumato.mas.attacks.reference_workload import HonestUsers, ordinary_questions
 from sfumato.mas.models.linear import OLS
 from sfumato.mas.policy import Policy
 from sfumato.schema import Attribute, Schema
@@ -158,6 +158,17 @@ def test_the_workload_is_200_questions_with_40_regressions_and_always_the_same()
     assert {len(q.analysis.by) for q in tables} == {1, 2, 3}
     assert sum(isinstance(q.analysis, OLS) for q in asked) > 20
     assert asked == ordinary_questions()
+
+
+def test_a_shelf_answers_the_tables_whose_variables_it_has_and_one_user_alone_asks_first(tmp_path: Path) -> None:
+    users = HonestUsers(survey20k(1_000), coarse_cutpoints(), tmp_path)
+    tables = [q for q in users.asked if isinstance(q.analysis, CrossTab) and q.analysis.of is None]
+    for most in (1, 2, 3):
+        counted = sum(len({*q.analysis.by, *(q.universe or {})}) <= most for q in tables)  # type: ignore[attr-defined]
+        assert users.on_shelf(most) == counted / 200
+    alone = users.alone(HARDENED.with_(rules=()), most=4)
+    assert alone.asked == 4
+    assert alone.told > 0.5
 
 
 def test_the_hardened_policy_answers_four_fifths_of_the_workload_and_small_cells_suffer_most(

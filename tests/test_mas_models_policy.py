@@ -14,10 +14,12 @@ from sfumato.contract import Draws
 from sfumato.mas.analyses import OLS, Logistic, Multinomial, Poisson
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.dataset import Dataset
+from sfumato.mas.models.linear import share_of_squares
 from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis, Question
 from sfumato.mas.rules import ModelForm
+from sfumato.mas.sums import Confidential
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Answering, Vault
 
@@ -167,3 +169,15 @@ def test_a_model_has_at_most_twenty_terms_besides_the_intercept(vault: Vault) ->
     for terms, allowed in ((twenty, True), ([*twenty, "sqrt(income)"], False)):
         question = Question(data.codebook, HARDENED, Universe.of(None), OLS(f"log(age) ~ {' + '.join(terms)}"))
         assert (ModelForm().before(question, data.register(HARDENED)) is None) is allowed
+
+
+@pytest.mark.parametrize(("n", "coarser"), [(500, False), (20_000, True), (1_000_000, True)])
+def test_the_sum_of_squares_is_told_to_a_twentieth_and_not_better(n: int, coarser: bool) -> None:
+    # an outcome of root mean square 0.12 of its range: y² is at most 1, and of root mean square √3 · 0.12²
+    noise, outcome, square = HARDENED.models, Confidential(0, 1, 0.12), Confidential(0, 1, 3**0.5 * 0.12**2)
+    share = share_of_squares(noise, outcome, square, n)
+    usual = noise.sd**2 + noise.growth * n * 3 * 0.12**4
+    wanted = (0.05 * n * 0.12**2) ** 2
+    assert (share < 1) is coarser
+    assert usual / share == pytest.approx(max(usual, wanted))
+    assert share_of_squares(Policy.open().models, outcome, square, n) == 1

@@ -155,7 +155,7 @@ def test_the_command_writes_the_report_and_the_same_for_machines(
     assert "With noise and accounts, what all answers tell" in out.read_text("utf-8")
     titles = [section["title"] for section in json.loads(out.with_suffix(".json").read_text("utf-8"))["sections"]]
     assert titles == [
-        "The policy hardened 2", "What it withstands", "What it costs honest users", "What was asked of survey 1",
+        "The policy hardened 3", "What it withstands", "What it costs honest users", "What was asked of survey 1",
         "What is not promised",
     ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -342,6 +343,17 @@ def test_the_log_says_what_to_put_on_the_shelf(tmp_path: Path) -> None:
     vault.shelve("tiny", found, right=57)
     assert "shelf" in asked(vault, CrossTab(("sick",)), {"sex": "F"}).policy
     assert "shelf" in asked(vault, CrossTab(("job",), of="pay")).policy
+
+
+def test_tables_of_three_variables_answer_questions_about_a_level_of_a_third_one(tmp_path: Path) -> None:
+    vault = vault_of(tmp_path)
+    with pytest.raises(ParameterError, match="1, 2 or 3"):
+        vault.shelve("tiny", right=57, sides=4)
+    shelf = vault.shelve("tiny", right=57, sides=3)
+    names = [v.name for v in vault.dataset("tiny").variables.values() if v.levels and v.base is None]
+    assert len(shelf.tables) == sum(math.comb(len(names), k) for k in (1, 2, 3))
+    assert shelf.loss == pytest.approx(loss_of(0.57), rel=1e-4)
+    assert "shelf" in asked(vault, CrossTab(("sick", "work")), {"sex": "F"}).policy
 
 
 def test_the_command_line_publishes_a_shelf_and_lists_it(tmp_path: Path) -> None:

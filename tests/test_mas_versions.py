@@ -18,11 +18,11 @@ from sfumato import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas import Cutpoints
 from sfumato.mas.analyses import CrossTab
-from sfumato.mas.answer import Refusal
+from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.drop_q import CellTable, DropEnough, DropQ
 from sfumato.mas.policy import Policy
 from sfumato.mas.universe import Universe
-from sfumato.mas.vault import Vault
+from sfumato.mas.vault import Vault, cell_counts
 from sfumato.schema import Attribute, Schema
 
 N = 3_000
@@ -230,3 +230,21 @@ def test_it_selects_the_levels_between(tmp_path: Path) -> None:
     inside = people()["income"]
     found = made.ask("people", "12,000 < income <= 40,000", CrossTab(("sex",))).frame()["count"].iloc[-1]  # type: ignore[union-attr]
     assert found == ((inside > 12_000) & (inside <= 40_000)).sum()
+
+
+def test_others_hide_nobody_in_answers_about_two_versions_of_a_variable(vault: Vault) -> None:
+    # counted by hand: a table of sick alone tells N records of two levels, each with noise of variance s²: 1/s² a version
+    policy = Policy.named("hardened").with_(rules=(), per_minute=None)
+    variables = vault.dataset("people").variables
+    for version, user in ((1, "ann"), (2, "ann"), (1, "bob")):
+        assert isinstance(
+            vault.ask(vault.dataset("people", version), None, CrossTab(("sick",)), policy, user=user), Answer
+        )
+    told = {}
+    for user in ("ann", "bob"):
+        balance = vault.ledger.balance(user, "people", variables, cell_counts(vault.dataset("people"), policy))
+        told[user] = float(balance.formal.max()), float(balance.spent.max())
+    loss = 1 / float(policy.counts.variance(1.0, N * 0.21))
+    assert told["bob"][0] == pytest.approx(loss, rel=0.15)  # shares of levels are noisy
+    assert told["bob"][1] < 0.2 * told["bob"][0]
+    assert told["ann"] == pytest.approx((2 * told["bob"][0], 2 * told["bob"][0]), rel=0.01)

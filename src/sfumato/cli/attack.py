@@ -136,7 +136,7 @@ def attack(options: AttackOptions) -> None:
         document = {
             "policy": policy.label,
             "attacks": {title: [_facts(o) for o in found] for title, found in attacks.items()},
-            "workload": _honest(screen, policy.title, served),
+            "workload": _honest(screen, policy.title, served) | _further(screen, policy, users),
         }
     if options.out is not None:
         from sfumato.reports.subject_reports import policy_report
@@ -156,7 +156,7 @@ def _attack(screen: Screen, policy: Policy, bench: Bench, recipes: Sequence[Poli
         screen.note(f"these data give some recipes nobody or nothing to attack: {', '.join(idle)}.")
     if found:
         screen.say(f"Attacks on {policy.title}", strong=True)
-        screen.table(HEADS, table(found), (1, 2, 4, 5, 6, 7))
+        screen.table(HEADS, table(found), (1, 2, 4, 5, 6, 7, 8, 9))
         screen.say()
     return found
 
@@ -231,10 +231,26 @@ def _honest(screen: Screen, title: str, found: Honest) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _further(screen: Screen, policy: Policy, users: HonestUsers) -> dict[str, Any]:
+    """Print what a user gets who is alone, and how much of the questions a shelf would answer."""
+    alone = users.alone(policy)
+    answered = round(alone.asked * alone.answered)
+    screen.say(f"One user alone gets {answered} of his first {alone.asked} questions answered.")
+    shelves = {k: users.on_shelf(k) for k in (2, 3)}
+    screen.say(
+        f"A shelf of all tables of one and two variables answers {percent(shelves[2])} of the questions, with those of three "
+        f"variables {percent(shelves[3])}."
+    )
+    return {
+        "alone": {"asked": alone.asked, "answered": answered},
+        "shelf": {f"up to {k}": share for k, share in shelves.items()},
+    }
+
+
 def _facts(one: Outcome) -> dict[str, Any]:
     return {
         "recipe": one.recipe, "title": one.title, "targets": one.success.targets, "right": one.success.rate,
         "interval": list(one.success.interval), "baseline": one.success.baseline, "limit": one.limit, "held": one.held,
-        "formal": one.formal, "calculated": number(one.calculated),
+        "formal": one.formal, "mu": number(one.mu), "calculated": number(one.calculated),
         "refusal_rate": one.refusal_rate, "refused": one.refused,
     }  # fmt: skip

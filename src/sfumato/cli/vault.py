@@ -376,6 +376,7 @@ class ShelfOptions:
         "The tables, with + between variables and commas between tables: sex,sex+sick; all one- and two-way tables if not given.",
         metavar="TABLES",
     )
+    sides: int = option("Most variables of a table, where no tables are given.", default=2, min=1, max=3)
     of: str | None = option("A variable of numbers whose means and sums these tables have, too.", metavar="VARIABLE")
     log: bool = flag("Take the tables that users asked for most often, as the log says.", "--from-log")
     as_json: Json = False
@@ -399,7 +400,7 @@ def shelf(options: ShelfOptions) -> None:
     elif options.tables is None:
         if options.of is not None:
             raise Misuse("--of goes with --tables.")
-        found = opened.shelve(options.name, right=right)
+        found = opened.shelve(options.name, right=right, sides=options.sides)
     else:
         sides = [tuple(name.strip() for name in table.split("+")) for table in names(options.tables)]
         found = opened.shelve(options.name, [CrossTab(some, of=options.of) for some in sides], right=right)

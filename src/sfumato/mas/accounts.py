@@ -6,7 +6,6 @@ the share of guesses that are right when somebody who knows everything else tell
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -140,7 +139,10 @@ class Charge:
         if self.company:
             table |= {"groups": np.asarray(groups).ravel().tolist()}
             table |= {
-                "company": [[list(c.about), float(f"{c.variance:.6g}"), float(f"{c.part:.6g}")] for c in self.company]
+                "company": [
+                    [list(c.about), float(f"{c.variance:.6g}"), float(f"{c.part:.6g}"), dict(c.contents)]
+                    for c in self.company
+                ]
             }
         return json.dumps(table, ensure_ascii=False)
 
@@ -152,8 +154,108 @@ class Charge:
         shape = [len(levels) for _, levels in variables]
         amounts = np.array(table["amounts"]).reshape(shape)
         groups = np.array(table.get("groups", np.zeros(amounts.size)), np.int64).reshape(shape)
-        company = tuple(Company(tuple(about), variance, part) for about, variance, part in table.get("company", ()))
+        company = tuple(
+            Company(tuple(about), variance, part, tuple((contents[0] if contents else {}).items()))
+            for about, variance, part, *contents in table.get("company", ())
+        )
         return cls(variables, amounts, groups, company)
+
+
+@dataclass(frozen=True, eq=False)
+class ToldSums:
+    """Sums of an answer as the accounts see them: each is one of disjoint groups of cells."""
+
+    cells: NDArray[np.intp]
+    """The cells of all groups, one group after another."""
+    starts: NDArray[np.intp]
+    """Where each group begins."""
+    roots: Numbers
+    """Root of the precision at each cell."""
+
+    @classmethod
+    def of(cls, amounts: Numbers, groups: Whole) -> ToldSums:
+        """Find the groups of cells that have a loss."""
+        order = np.argsort(groups, kind="stable")
+        order = order[amounts[order] > 0]
+        starts = np.flatnonzero(np.diff(groups[order], prepend=groups[order][:1] - 1)) if len(order) else order
+        return cls(order, starts, np.sqrt(amounts[order]))
+
+    def add_up(self, values: Numbers) -> Numbers:
+        """Add up rows by group, weighted by roots; shape (groups, columns)."""
+        return np.asarray(np.add.reduceat(values[self.cells] * self.roots[:, None], self.starts, axis=0))
+
+    def times(self, factors: Numbers, part: float) -> ToldSums:
+        """Return the same with roots times a factor for each cell."""
+        return ToldSums(self.cells, self.starts, self.roots * factors[self.cells] * math.sqrt(part))
+
+
+@dataclass(eq=False)
+class HiddenSums:
+    """What an attacker learns of sums of one confidential variable over cells, each hidden by the others of the cell.
+
+    With R = diag(√(v n)) it keeps (I + R M R)⁻¹, which an answer changes by as many dimensions as it has numbers (the formula of
+    Woodbury): an answer with ten numbers about 1,600 cells is worked out in milliseconds.
+    """
+
+    sizes: Numbers
+    """Records of each cell."""
+    variance: float
+    """What one other record varies by, as a share of the square of what the record can move; the least of all answers."""
+    inverse: Numbers
+    precision: Numbers
+    """The diagonal of M."""
+
+    @classmethod
+    def unknown(cls, sizes: Numbers, variance: float) -> HiddenSums:
+        """Return sums of which nothing was told."""
+        return cls(sizes, variance, np.eye(len(sizes)), np.zeros(len(sizes)))
+
+    def learn(self, sums: ToldSums, variance: float, part: float) -> None:
+        """Take an answer in."""
+        self._vary(variance)
+        across, solved = self._change([(sums, part)])
+        self.inverse = np.asarray(self.inverse - across.T @ solved)
+        self.precision = self._precisions([(sums, part)])
+
+    def told(self, answers: Sequence[tuple[ToldSums, float, float]] = (), changed: bool = False) -> Numbers:
+        """Return what is told of one record of each cell, also by some more answers: sums, variance and part of each.
+
+        Where a value `changed` between versions, the difference of two answers leaves all others out: they hide nothing.
+        """
+        if changed:
+            return self._precisions([(sums, part) for sums, _, part in answers])
+        least = min((variance for _, variance, _ in answers), default=self.variance)
+        if least < self.variance:
+            lower = HiddenSums(self.sizes, self.variance, self.inverse, self.precision)
+            lower._vary(least)
+            return lower.told(answers)
+        left, parts = np.diag(self.inverse), [(sums, part) for sums, _, part in answers]
+        if parts:
+            across, solved = self._change(parts)
+            left = left - np.einsum("gi,gi->i", across, solved)
+        h = np.maximum(1 - left, 0.0) / (self.variance * self.sizes)
+        return np.asarray(np.minimum(h / np.maximum(1 - self.variance * h, 1e-12), self._precisions(parts)))
+
+    def _change(self, parts: Sequence[tuple[ToldSums, float]]) -> tuple[Numbers, Numbers]:
+        """Return U'P and (I + U'PU)⁻¹U'P, with P the inverse and U the answers, in units of what others vary by."""
+        scaled = [sums.times(np.sqrt(self.variance * self.sizes), part) for sums, part in parts]
+        across = np.concatenate([one.add_up(self.inverse) for one in scaled])
+        inner = np.concatenate([one.add_up(across.T) for one in scaled])
+        return across, np.linalg.solve(np.eye(len(inner)) + inner, across)
+
+    def _precisions(self, parts: Sequence[tuple[ToldSums, float]]) -> Numbers:
+        found = self.precision.copy()
+        for sums, part in parts:
+            found[sums.cells] += part * sums.roots**2
+        return found
+
+    def _vary(self, variance: float) -> None:
+        """Suppose that others vary by less."""
+        if variance < self.variance:
+            eye = np.eye(len(self.sizes))
+            precise = np.linalg.inv(self.inverse) - eye
+            self.inverse = np.asarray(np.linalg.inv(eye + variance / self.variance * precise), np.float64)
+            self.variance = variance
 
 
 class Balance:
@@ -164,6 +266,9 @@ class Balance:
     about s together, an attacker who knows neither s nor any record gets h / (1 − v h) about one record of cell k, with h the k-th
     diagonal element of (M⁻¹ + diag(v n))⁻¹. It is the loss of all answers together, so that sets which differ by few cells are
     charged for their difference.
+
+    Once answers are about two versions of a confidential variable, others hide nothing in any of them: whoever knows whose value
+    changed subtracts them away. All answers about this variable then count in full, those before included.
     """
 
     def __init__(self, variables: tuple[Variable, ...], counts: Callable[[], Whole] | None = None) -> None:
@@ -173,7 +278,11 @@ class Balance:
         """Sum of losses for whoever knows all others; one axis per variable."""
         self._count = counts
         self._alone: dict[tuple[str, ...], Numbers] = {}
-        self._precisions: dict[tuple[tuple[str, ...], float], Numbers] = {}
+        self._hidden: dict[tuple[str, ...], HiddenSums] = {}
+        self._versions: dict[str, set[str]] = {}
+        """The contents of confidential variables that answers were about."""
+        self._columns: dict[tuple[str, ...], set[str]] = {}
+        """The columns behind the confidential variables of an account."""
         self._waiting: list[Charge] = []
         """Charges that are in the sum of losses, and not yet in the loss of all answers together."""
         self._told = np.zeros(shape)
@@ -190,7 +299,7 @@ class Balance:
         assert self._count is not None  # noqa: S101 - others are not known
         return self._count().ravel().astype(np.float64)
 
-    @property
+    @cached_property
     def _lived(self) -> NDArray[np.intp]:
         return np.flatnonzero(self._counts > 0)
 
@@ -204,7 +313,7 @@ class Balance:
 
         Where others are not known, an answer about other records tells more of a record, too: of those that hide it.
         """
-        added = sum((self._spread(charge) for charge in charges), np.zeros(self.formal.shape))
+        added = self._added(charges)
         if self.others_known:
             return bool((self.formal + added)[added > 0].max(initial=0.0) <= limit)
         if (self.formal + added).max(initial=0.0) <= limit:
@@ -216,24 +325,21 @@ class Balance:
     def dearest(self, charges: Sequence[Charge], limit: float) -> tuple[float, float]:
         """Return what some charges would tell, and what is left below a limit, of the record for which that is fewest times."""
         self.settle()
-        after, here = self._after(charges), sum((self._spread(c) for c in charges), np.zeros(self.formal.shape)) > 0
+        after, here = self._after(charges), self._added(charges) > 0
         cost, left = np.maximum(after - self.spent, 0.0)[here], np.maximum(limit - self.spent, 0.0)[here]
         if not here.any() or not cost.any():
             return 0.0, float(limit - self.spent.max(initial=0.0))
         worst = int(np.argmin(np.divide(left, cost, out=np.full(cost.shape, np.inf), where=cost > 0)))
         return float(cost[worst]), float(left[worst])
 
+    def _added(self, charges: Sequence[Charge]) -> Numbers:
+        """Return the sum of the losses of some charges."""
+        return np.asarray(sum((self._spread(charge) for charge in charges), np.zeros(self.formal.shape)), np.float64)
+
     def _after(self, charges: Sequence[Charge]) -> Numbers:
         """Return what would be told of each cell's records after some charges; everything before is settled."""
-        added = sum((self._spread(charge) for charge in charges), np.zeros(self.formal.shape))
-        if self.others_known:
-            return np.asarray(self.formal + added)
-        trial = copy.copy(self)
-        trial._precisions = {key: m.copy() for key, m in self._precisions.items()}
-        trial._alone = dict(self._alone)
-        for charge in charges:
-            trial._add(charge)
-        return np.minimum(trial._joint(), self.formal + added)
+        whole = np.asarray(self.formal + self._added(charges))
+        return whole if self.others_known else np.minimum(self._joint(charges), whole)
 
     def pay(self, charge: Charge) -> None:
         """Add a charge."""
@@ -246,55 +352,74 @@ class Balance:
     def settle(self) -> None:
         """Find what all answers together tell, anew."""
         if self._waiting:
+            self._versions, self._columns = self._read_of(self._waiting)
             for charge in self._waiting:
-                self._add(charge)
+                for about, loss in self._unhidden(charge):
+                    self._alone[about] = self._alone.get(about, 0.0) + loss
+                for company, sums in self._behind_others(charge):
+                    if company.about not in self._hidden:
+                        self._hidden[company.about] = HiddenSums.unknown(self._counts[self._lived], company.variance)
+                    self._hidden[company.about].learn(sums, company.variance, company.part)
             self._waiting = []
             self._told, self._since = np.minimum(self._joint(), self.formal), np.zeros(self.formal.shape)
 
-    def _add(self, charge: Charge) -> None:
-        """Add the precision of an answer: what it is about, or that of each record alone where no others hide it."""
+    def _read_of(self, charges: Sequence[Charge]) -> tuple[dict[str, set[str]], dict[tuple[str, ...], set[str]]]:
+        """Return the contents that answers were about, and the columns of each account, after some charges."""
+        versions = {name: set(contents) for name, contents in self._versions.items()}
+        columns = {about: set(names) for about, names in self._columns.items()}
+        for company in (company for charge in charges for company in charge.company):
+            for name, contents in company.contents:
+                versions.setdefault(name, set()).add(contents)
+                columns.setdefault(company.about, set()).add(name)
+        return versions, columns
+
+    def _uncovered(self, charge: Charge) -> bool:
+        """Return whether a charge depends on levels that this table does not have: then no others hide a record."""
         here = {v.name: v.levels for v in self.variables}
-        alone = any(here.get(name) != levels for name, levels in charge.variables)
+        return any(here.get(name) != levels for name, levels in charge.variables)
+
+    def _unhidden(self, charge: Charge) -> Iterator[tuple[tuple[str, ...], Numbers]]:
+        """Yield the confidential variables, and the loss, of what a charge tells of each record alone."""
+        uncovered = self._uncovered(charge)
         for company in charge.company:
-            if alone or company.variance <= 0:
-                self._alone[company.about] = self._alone.get(company.about, 0.0) + company.part * self._spread(charge)
-        if alone:
+            if uncovered or company.variance <= 0:
+                yield company.about, company.part * self._spread(charge)
+
+    def _behind_others(self, charge: Charge) -> Iterator[tuple[Company, ToldSums]]:
+        """Yield what a charge tells of sums in which others hide a record."""
+        hiding = [company for company in charge.company if company.variance > 0]
+        if not hiding or self._uncovered(charge):
             return
-        order, names = list(here), [name for name, _ in charge.variables]
+        order, names = [v.name for v in self.variables], [name for name, _ in charge.variables]
         amounts, groups = (
             np.broadcast_to(_laid(a, names, order), self.formal.shape).ravel()[self._lived]
             for a in (charge.amounts, charge.groups)
         )
-        roots = np.sqrt(amounts)
-        for company in (c for c in charge.company if c.variance > 0):
-            key = (company.about, company.variance)
-            precision = self._precisions.setdefault(key, np.zeros((len(roots), len(roots))))
-            for group in np.unique(groups[amounts > 0]):
-                at = np.flatnonzero((groups == group) & (amounts > 0))
-                precision[np.ix_(at, at)] += company.part * np.outer(roots[at], roots[at])
+        sums = ToldSums.of(amounts, groups.astype(np.int64))
+        if len(sums.cells):
+            yield from ((company, sums) for company in hiding)
 
-    def _joint(self) -> Numbers:
-        """Return what all answers together tell of a record in each cell."""
-        lived, n = self._lived, self._counts[self._lived]
-        blocks: dict[tuple[str, ...], list[tuple[float, Numbers]]] = {}
-        for (about, variance), precision in self._precisions.items():
-            blocks.setdefault(about, []).append((variance, precision))
-        names = sorted({name for about in (*blocks, *self._alone) for name in about})
-        told = {name: np.zeros(self.formal.size) for name in names}
-        for about, alone in self._alone.items():
+    def _joint(self, charges: Sequence[Charge] = ()) -> Numbers:
+        """Return what all answers together tell of a record in each cell, also after some charges."""
+        told: dict[str, Numbers] = {}
+
+        def tell(about: tuple[str, ...], loss: Numbers, at: NDArray[np.intp] | slice) -> None:
             for name in about:
-                told[name] += alone.ravel()
-        for about, parts in blocks.items():
-            variance = min(v for v, _ in parts)
-            precision = sum((m for _, m in parts), np.zeros(()))
-            found = np.diag(precision)
-            if variance > 0:
-                root = np.sqrt(variance * n)
-                inner = np.linalg.inv(np.eye(len(n)) + root[:, None] * precision * root[None, :])
-                h = np.maximum(1 - np.diag(inner), 0.0) / (variance * n)
-                found = np.minimum(h / np.maximum(1 - variance * h, 1e-12), found)
-            for name in about:
-                told[name][lived] += found
+                told.setdefault(name, np.zeros(self.formal.size))[at] += loss
+
+        for about, loss in (*self._alone.items(), *(one for charge in charges for one in self._unhidden(charge))):
+            tell(about, loss.ravel(), slice(None))
+        more: dict[tuple[str, ...], list[tuple[ToldSums, float, float]]] = {}
+        for company, sums in (one for charge in charges for one in self._behind_others(charge)):
+            more.setdefault(company.about, []).append((sums, company.variance, company.part))
+        versions, columns = self._read_of(charges)
+        changed = {name for name, contents in versions.items() if len(contents) > 1}
+        for about in sorted({*self._hidden, *more}):
+            answers = more.get(about, [])
+            hidden = self._hidden.get(about)
+            if hidden is None:
+                hidden = HiddenSums.unknown(self._counts[self._lived], min(v for _, v, _ in answers))
+            tell(about, hidden.told(answers, bool(columns.get(about, set()) & changed)), self._lived)
         return np.asarray(np.max([np.zeros(self.formal.size), *told.values()], axis=0).reshape(self.formal.shape))
 
     def _spread(self, charge: Charge) -> Numbers:

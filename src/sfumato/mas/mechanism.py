@@ -113,10 +113,14 @@ class Mechanism:
         asked = asked / max(float(asked.max()), 1e-300)
         return float((asked * _joint(self._hidden)).sum()) if self._hidden else 1.0
 
-    def _contents(self, variables: Sequence[Variable]) -> str:
-        """Return digests of the confidential values that sums depend on: noise is fresh where any of them changed."""
+    def _digests(self, variables: Sequence[Variable]) -> tuple[tuple[str, str], ...]:
+        """Return names and digests of the confidential columns that sums depend on."""
         hidden = {(v.base or v).plain_name for v in (*variables, *self._hidden) if not v.known}
-        return ",".join(f"{name}={self.dataset.contents[name]}" for name in sorted(hidden))
+        return tuple((name, self.dataset.contents[name]) for name in sorted(hidden))
+
+    def _contents(self, variables: Sequence[Variable]) -> str:
+        """Return the digests as keys have them: noise is fresh where any of these columns changed."""
+        return ",".join(f"{name}={digest}" for name, digest in self._digests(variables))
 
     @cached_property
     def _kept(self) -> str:
@@ -202,12 +206,14 @@ class Mechanism:
         cells = math.prod(len(asked.sides[i].levels) for i in hidden)
         if cells > 2:  # a record leaves one of several cells and enters another
             variance /= 2
-        found = [Company(tuple(names), min([variance, *(v.spread**2 for v in moved)]))]
+        whose = self._digests((*(asked.sides[i] for i in hidden), *moved))
+        found = [Company(tuple(names), min([variance, *(v.spread**2 for v in moved)]), contents=whose)]
         if len(names) > 1 and not self._hidden and not moved:
             for i in hidden:
                 shares, levels = _levels(asked.sides[i]), len(asked.sides[i].levels)
                 own = float((shares * (1 - shares)).min()) / (2 if levels > 2 else 1)
-                found.append(Company((asked.sides[i].plain_name,), own, levels / cells))
+                one = asked.sides[i]
+                found.append(Company((one.plain_name,), own, levels / cells, self._digests((one,))))
         return tuple(found)
 
     def _about(self, moment: Moment, sides: Sequence[Variable], noise: Noise, p: Numbers) -> str:
@@ -432,7 +438,8 @@ class Mechanism:
         hidden = tuple(sorted({v.plain_name for v in (*asked.variables, *self._hidden) if not v.known}))
         if len(hidden) != 1 or self._hidden or asked.exclusive:
             return (Company(hidden, 0.0),)  # others may be known from other answers
-        return (Company(hidden, even * min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)),)
+        variance = even * min((b.spread / b.reach) ** 2 if b.reach else 0.0 for b in asked.bounds)
+        return (Company(hidden, variance, contents=self._digests(asked.variables)),)
 
     def _bounds(self, asked: TotalSums, one: Confidential) -> Confidential:
         """Return the bounds of a factor: what a record outside of a confidential condition, or without a number, adds is 0."""

@@ -333,10 +333,15 @@ class Shelf:
 # --- publishing
 
 
-def all_tables(variables: Mapping[str, Variable]) -> dict[CrossTab, float]:
-    """Return all one- and two-way tables of counts."""
-    names = sorted(v.name for v in variables.values() if v.levels and v.base is None)
-    return {CrossTab(some): 1.0 for size in (1, 2) for some in itertools.combinations(names, size)}
+def all_tables(variables: Mapping[str, Variable], sides: int = 2) -> dict[CrossTab, float]:
+    """Return all tables of counts with at most so many variables, and not too many cells."""
+    usable = sorted((v for v in variables.values() if v.levels and v.base is None), key=lambda v: v.name)
+    return {
+        CrossTab(tuple(v.name for v in some)): 1.0
+        for size in range(1, sides + 1)
+        for some in itertools.combinations(usable, size)
+        if size <= 2 or math.prod(len(v.levels) for v in some) <= _CELLS
+    }
 
 
 def workload(entries: Iterable[Entry], dataset: Dataset, most: int = 100) -> dict[CrossTab, float]:

@@ -257,6 +257,8 @@ class Company:
     """What one other record varies by, as a share of the square of what the record itself can move."""
     part: float = 1.0
     """Part of the loss that is about these variables."""
+    contents: tuple[tuple[str, str], ...] = ()
+    """Names and digests of the confidential columns: where one changed between versions, differences leave the others out."""
 
 
 @dataclass(frozen=True, eq=False)

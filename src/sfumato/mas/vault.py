@@ -650,7 +650,7 @@ class Vault:
 
     def shelve(
         self, dataset: str | Dataset, tables: Sequence[CrossTab | Sequence[str]] | Mapping[CrossTab, float] | None = None, *,
-        right: float,
+        right: float, sides: int = 2,
     ) -> Shelf:  # fmt: skip
         """Publish tables for everybody, charged once to every account; what they answer is free from then on.
 
@@ -659,10 +659,12 @@ class Vault:
         dataset
             A frozen data set, or its name for the newest version. A version has one shelf.
         tables
-            Cross-tabulations, or the names of their sides; by default all one- and two-way tables of counts. A mapping says how
-            often each is asked for, as `workload` finds it in the log: the noise is split accordingly.
+            Cross-tabulations, or the names of their sides; by default all tables of counts of one and two variables, or of up to
+            `sides`. A mapping says how often each is asked for, as `workload` finds it in the log: the noise is split accordingly.
         right
             Guesses between two values, of 100, that are right with all these tables, at most.
+        sides
+            Most variables of a table, where no tables are given: 1, 2 or 3.
         """
         about = dataset if isinstance(dataset, Dataset) else self.dataset(dataset)
         policy = self.policy_of(about.name)
@@ -672,8 +674,10 @@ class Vault:
             )
         if not 50 < right < 100:
             raise ParameterError("right is a number of guesses of 100, above 50 and below 100, such as 57.")
+        if sides not in (1, 2, 3):
+            raise ParameterError("sides is the largest number of variables in a table of the shelf: 1, 2 or 3.")
         if tables is None:
-            wanted = all_tables(about.variables)
+            wanted = all_tables(about.variables, sides)
         elif isinstance(tables, Mapping):
             wanted = dict(tables)
         else:

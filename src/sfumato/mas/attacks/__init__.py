@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sfumato.mas.attacks.leaks import RefusalReasons as RefusalReasons
     from sfumato.mas.attacks.leaks import RefusalReasonsCombined as RefusalReasonsCombined
     from sfumato.mas.attacks.leaks import TopCodeTable as TopCodeTable
+    from sfumato.mas.attacks.leaks import VersionAccount as VersionAccount
     from sfumato.mas.attacks.leaks import VersionAmounts as VersionAmounts
     from sfumato.mas.attacks.leaks import VersionDifferencing as VersionDifferencing
     from sfumato.mas.attacks.linear_attacks import InformedBudget as InformedBudget

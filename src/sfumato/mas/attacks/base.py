@@ -22,7 +22,7 @@ from sfumato.contract.snooper import Guesses, Success, success
 from sfumato.data.columns import Column
 from sfumato.data.engine import Rows
 from sfumato.data.microdata import Microdata
-from sfumato.mas.accounts import right_of
+from sfumato.mas.accounts import loss_of, right_of
 from sfumato.mas.analyses.tables import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.cutpoints import Cutpoints
@@ -396,6 +396,11 @@ class Outcome:
     whoever knows everything else."""
     calculated: float = math.nan
     """Guesses that are right by the attacker's own calculation, where he calculates: less subject to chance than those counted."""
+
+    @property
+    def mu(self) -> float:
+        """The μ of Gaussian differential privacy at which so many guesses are right; infinite without noise."""
+        return math.sqrt(loss_of(self.formal))
 
     @property
     def held(self) -> bool:

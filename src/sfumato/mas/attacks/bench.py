@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +31,21 @@ from sfumato.mas.value_counts import count_numbers, deciles
 from sfumato.schema.attribute import Role
 
 _NOBODY = "no record of these data is alone in the difference of two universes: there is nobody to attack."
-HEADS = ("recipe", "targets", "right", "95 % interval", "baseline", "bar", "formal limit", "refused", "")
-"""The formal limit holds for guesses between two values by whoever knows everything else: Φ(μ/2) of what was told."""
+HEADS = (
+    "recipe",
+    "targets",
+    "right",
+    "95 % interval",
+    "baseline",
+    "bar",
+    "calculated",
+    "formal limit",
+    "μ",
+    "refused",
+    "",
+)
+"""Calculated is what the attacker expects. The formal limit holds for guesses between two values by whoever knows everything else:
+Φ(μ/2) of what was told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +137,8 @@ def table(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
         (
             one.title, one.success.targets, f"{one.success.rate:.3f}",
             "{:.2f} to {:.2f}".format(*one.success.interval), f"{one.success.baseline:.2f}", f"{one.limit:.2f}",
-            f"{one.formal:.2f}", f"{100 * one.refusal_rate:.0f} %", one.verdict,
+            "" if math.isnan(one.calculated) else f"{one.calculated:.2f}", f"{one.formal:.2f}", f"{one.mu:.2f}",
+            f"{100 * one.refusal_rate:.0f} %", one.verdict,
         )
         for one in outcomes
     ]  # fmt: skip

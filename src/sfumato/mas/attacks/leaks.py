@@ -336,27 +336,38 @@ def _family(world: PlantedDataset, family: int, amounts: bool) -> list[VersionTa
 
 
 class VersionDifferencing(PolicyAttack):
-    """Tables and a model of an attribute in one universe, before and after one of its values was corrected.
+    """A table of an attribute in one universe, before and after one of its values was corrected.
 
     The attacker knows whose value it is. Noise that is the same in both versions cancels in the difference.
     """
 
     title = "one value corrected in a version"
+    questions: int = param(default=1, doc="tables of each version", low=1, integer=True)
+    model: bool = param(default=False, doc="whether a model is asked for, too")
 
     def run(self, field: AttackTrials) -> Guesses:
-        """Ask everything of both versions, and sum the differences."""
+        """Ask the same of both versions, and sum the differences."""
         rows, scores, truths = [], [], []
         for trial, target in cycle(field, lambda world: version_targets(world, amounts=False)):
             before, after = target.planted.servers(field, trial)
             score = 0.0
-            for universe, side, own in target.universes():
+            for universe, side, own in itertools.islice(target.universes(), self.questions):
                 change = excess(after, universe, side, own) - excess(before, universe, side, own)
                 score += 0.0 if math.isnan(change) else change
-            change = fitted_yes(after, target) - fitted_yes(before, target)
+            change = fitted_yes(after, target) - fitted_yes(before, target) if self.model else 0.0
             rows.append(target.row)
             scores.append(score + (0.0 if math.isnan(change) else change))
             truths.append(target.truth)
         return yes_or_no(rows, scores, truths)
+
+
+class VersionAccount(VersionDifferencing):
+    """One account, spent on tables and a model of both versions: whoever subtracts versions need not know the others."""
+
+    title = "one value corrected, one account"
+    bar = 0.60
+    questions: int = param(default=40, doc="most tables of each version", low=1, integer=True)
+    model: bool = param(default=True, doc="whether a model is asked for, too")
 
 
 def excess(server: Server, universe: Piece, side: str | None, own: str) -> float:

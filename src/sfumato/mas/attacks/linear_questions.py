@@ -315,11 +315,12 @@ class Planner:
         sizes = np.bincount(flat, known.sizes * inside)
         if not _SIZES[0] <= sizes[flat[at]] <= (math.inf if kind == "sum" else _SIZES[1]):
             return
-        others = [c for c in np.argsort(sizes) if c != flat[at] and _SIZES[0] <= sizes[c] <= _SIZES[1]]
+        fits = np.flatnonzero((sizes >= _SIZES[0]) & (sizes <= _SIZES[1]))
+        others = fits[np.argsort(sizes[fits], kind="stable")]
         readings: list[Reading] = []
-        for cell in (flat[at], *others[: _READINGS - 1]):
+        for cell in (flat[at], *others[others != flat[at]][: _READINGS - 1]):
             chosen = inside & (flat == cell)
-            first = int(np.flatnonzero(chosen)[0])
+            first = int(np.argmax(chosen))
             texts = tuple(known.variables[i].levels[int(known.levels[i, first])] for i in sides)
             readings += self._cell(kind, chosen, texts, float(sizes[cell]))
         names = tuple(known.variables[i].name for i in sides)
@@ -418,8 +419,18 @@ class JointReadings:
 
     def gain(self, some: Sequence[int]) -> float:
         """Return the information of some readings: the squared distance of yes and no, in standard deviations."""
-        own = self.signal[list(some)]
-        return float(own @ np.linalg.solve(self.covariance[np.ix_(some, some)] + 1e-9 * np.eye(len(own)), own))
+        return float(self.gains([some])[0])
+
+    def gains(self, blocks: Sequence[Sequence[int]]) -> Numbers:
+        """Return the information of each of several sets of readings; sets of one size are worked out together."""
+        found, lengths = np.zeros(len(blocks)), np.array([len(some) for some in blocks])
+        for k in np.unique(lengths):
+            places = np.flatnonzero(lengths == k)
+            some = np.array([list(blocks[int(i)]) for i in places], np.intp)
+            own = self.signal[some]
+            inner = self.covariance[some[:, :, None], some[:, None, :]] + 1e-9 * np.eye(k)
+            found[places] = (own * np.linalg.solve(inner, own[:, :, None])[:, :, 0]).sum(axis=1)
+        return found
 
     def learn(self, some: Sequence[int]) -> None:
         """Take what some readings tell off all others."""
@@ -494,7 +505,8 @@ class QuestionOrder:
         ]
         unknown = planner.server.policy.accounts.others == "unknown" and not informed
         self._account = JointReadings.of(planner.known, charged, planner.row, share) if listed and unknown else None
-        self._accounted = [planner.accounted(q) for q in self.left]
+        self._accounted = np.array([planner.accounted(q) for q in self.left], bool)
+        self._worth: Numbers | None = None
 
     @staticmethod
     def _alone(planner: Planner, q: LinearQuestion, share: float | None) -> float:
@@ -512,23 +524,29 @@ class QuestionOrder:
 
     def price(self, at: int) -> float:
         """Return what a question costs: the target, by its loss, or by what it adds where others hide him; or those who pay most."""
-        one = self.left[at]
-        if self._account is None or not self._accounted[at]:
-            return max(one.loss, one.dearest)
-        return max(min(one.loss, self._account.gain(self._blocks[at])), one.dearest)
+        return float(self._prices()[at])
+
+    def _prices(self) -> Numbers:
+        losses = np.array([one.loss for one in self.left])
+        if self._account is not None:
+            adds = np.minimum(losses, self._account.gains(self._blocks))
+            losses = np.where(self._accounted, adds, losses)
+        return np.asarray(np.maximum(losses, [one.dearest for one in self.left]), np.float64)
 
     def __iter__(self) -> Iterator[tuple[int, LinearQuestion]]:
         """Yield the number of the best question and the question, until all were asked."""
-        left = set(range(len(self.left)))
-        while left and self._joint is not None:
-            worth = {i: self._joint.gain(self._blocks[i]) / (self.price(i) + self._fixed) for i in left}
-            best = max(sorted(left), key=lambda i: worth[i])
-            left.remove(best)
+        left = np.ones(len(self.left), bool)
+        while left.any() and self._joint is not None:
+            if self._worth is None:  # what is refused changes nothing
+                self._worth = self._joint.gains(self._blocks) / (self._prices() + self._fixed)
+            best = int(np.argmax(np.where(left, self._worth, -np.inf)))
+            left[best] = False
             yield best, self.left[best]
 
     def answered(self, at: int) -> None:
         """Say that a question was answered: the others tell less than before, or more."""
         assert self._joint is not None  # noqa: S101 - there are questions
+        self._worth = None
         self._joint.learn(self._blocks[at])
         if self._account is not None:
             self._account.learn(self._blocks[at])

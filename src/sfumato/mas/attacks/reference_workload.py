@@ -26,7 +26,7 @@ from sfumato.mas.ledger import Ledger, project_account
 from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis
-from sfumato.mas.vault import Vault, cell_counts
+from sfumato.mas.vault import Vault, cell_counts, question_of
 
 # --- reference workload
 # 200 ordinary questions: what a policy costs honest users.
@@ -317,7 +317,28 @@ class HonestUsers:
         The secret depends on the replication alone, so that policies are compared with the same random numbers. Policies are
         distinguished by their title.
         """
+        return self._served(policy, self.asked, f"{replication}", replication)
+
+    def alone(self, policy: Policy, most: int = 100) -> Honest:
+        """Ask the first questions as one user, whose account is the only one that is spent."""
+        asked = tuple(dataclasses.replace(one, user="user 0") for one in self.asked[:most])
+        return self._served(policy, asked, "alone")
+
+    def _served(self, policy: Policy, asked: Sequence[WorkloadQuestion], label: str, replication: int = 0) -> Honest:
         vault, dataset = self._frozen
         secret = Secret(Draws(f"workload {replication}")) if replication else dataset.secret
-        fresh = dataclasses.replace(dataset, name=f"survey_{replication}_{policy.title}", secret=secret)
-        return honest(vault, fresh, policy, self.asked, self._truths)
+        fresh = dataclasses.replace(dataset, name=f"survey_{label}_{policy.title}", secret=secret)
+        return honest(vault, fresh, policy, asked, self._truths)
+
+    def on_shelf(self, variables: int = 2) -> float:
+        """Return the share of the questions that a shelf answers which holds all tables of counts by so many variables."""
+        _, dataset = self._frozen
+        counted = [one for one in self.asked if isinstance(one.analysis, CrossTab) and one.analysis.of is None]
+        sizes = []
+        for one in counted:
+            question = question_of(dataset, OPEN, one.universe, one.analysis)
+            sides = (
+                v.base or v for v in (*question.selection.plain.variables, *question.analysis.sides(dataset.variables))
+            )
+            sizes.append(len({v.name for v in sides}))
+        return sum(size <= variables for size in sizes) / len(self.asked)

@@ -31,6 +31,7 @@ from sfumato.mas.models.model import (
     rounded,
 )
 from sfumato.mas.models.products import ONE, ComposedFunction, Factors, Monomial, MonomialRows, Products, times
+from sfumato.mas.perturbation import Noise
 from sfumato.mas.question import Question, Result, Steps, levels_of
 from sfumato.mas.register import Register, known_part
 from sfumato.mas.rule import CorrelationEvidence, Evidence, ModelEvidence
@@ -206,6 +207,7 @@ def _known_design(
         "yy": TotalSums(
             f"squares w{int(weighted)} {factors.wording(y)}", MonomialRows(factors, True, [ONE], int(weighted)),
             MonomialRows(factors, False, [square]), (factors.bounds(square),), ((0, 0),), variables, by,
+            1.0 if weighted else share_of_squares(question.policy.models, factors.bounds(y), factors.bounds(square), n),
         ),
     })  # fmt: skip
     back = np.linalg.inv(turn)
@@ -219,6 +221,20 @@ def _known_design(
         xx, back @ xy.values, float(yy.values[0]), np.zeros((p, p)), back @ np.diag(xy.variances) @ back.T, float(yy.variances[0]),
         n, LargestLeverage.read(leverage), weight, turn,
     )  # fmt: skip
+
+
+_SQUARES = 0.05
+"""Enough for y'y: the noise on it has this share of its nominal size, if the floor of the noise leaves it less."""
+
+
+def share_of_squares(noise: Noise, outcome: Confidential, square: Confidential, n: float) -> float:
+    """Return by what the variance of the noise on y'y is divided: below 1 where y'y is told more precisely than is of use.
+
+    Errors of coefficients need the mean square of the residuals to a few percent. With 20,000 records the floor of the noise would
+    tell it to half a percent, and charge everybody for that more than for all coefficients.
+    """
+    wanted = (_SQUARES * n * outcome.spread**2) ** 2
+    return min(1.0, float(noise.variance(square.reach, n * square.spread**2)) / wanted) if noise.sd and wanted else 1.0
 
 
 class LargestLeverage(ComposedFunction):
