@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sfumato.masks.local_suppression import LocalSuppression as LocalSuppression
     from sfumato.masks.local_suppression import RiskSuppression as RiskSuppression
     from sfumato.masks.marginal_synthesis import MarginalSynthesis as MarginalSynthesis
+    from sfumato.masks.matrix_mask import ROMM as ROMM
     from sfumato.masks.matrix_mask import Displace as Displace
     from sfumato.masks.matrix_mask import MatrixMask as MatrixMask
     from sfumato.masks.matrix_mask import MultiplyColumns as MultiplyColumns
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
     from sfumato.masks.microaggregation import OptimalUnivariate as OptimalUnivariate
     from sfumato.masks.microaggregation import ProjectionMicroaggregation as ProjectionMicroaggregation
     from sfumato.masks.microaggregation import RobustMicroaggregation as RobustMicroaggregation
-    from sfumato.masks.multiplicative_noise import MultiplicativeNoise as MultiplicativeNoise
     from sfumato.masks.noise import BoundedNoise as BoundedNoise
     from sfumato.masks.noise import IndependentNoise as IndependentNoise
     from sfumato.masks.noise import KimNoise as KimNoise
+    from sfumato.masks.noise import MultiplicativeNoise as MultiplicativeNoise
     from sfumato.masks.noise import StructuredNoise as StructuredNoise
     from sfumato.masks.normal_synthesis import FullNormalSynthesis as FullNormalSynthesis
     from sfumato.masks.normal_synthesis import NormalSynthesis as NormalSynthesis
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from sfumato.masks.recoding import Recode as Recode
     from sfumato.masks.record_swap import RecordSwap as RecordSwap
     from sfumato.masks.record_swap import Substitution as Substitution
-    from sfumato.masks.romm import ROMM as ROMM
     from sfumato.masks.rounding import RandomRound as RandomRound
     from sfumato.masks.rounding import Round as Round
     from sfumato.masks.sampling import Sample as Sample
