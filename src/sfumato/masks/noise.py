@@ -1,4 +1,4 @@
-"""Additive and multiplicative noise: one meaning of the noise level; correlated, independent and bounded noise, a given covariance."""
+"""Additive and multiplicative noise: one meaning of the noise level; correlated, independent, bounded; a given covariance."""
 
 from __future__ import annotations
 
