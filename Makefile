@@ -64,8 +64,8 @@ bench-large: $(VENV)/dev.stamp  ## 100M records out of core on DuckDB within 6 G
 clean:
 	rm -rf $(VENV) out out-confidential site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-golden: $(VENV)/dev.stamp  ## compare with the golden answers that were written before a change of shape (tests/golden.py)
-	$(BIN)/python tests/golden.py compare
+golden: $(VENV)/dev.stamp  ## before a change of shape: write digests of answers to .golden.txt; after it: compare with them
+	$(BIN)/python tests/golden.py
 
 mutants: $(VENV)/dev.stamp  ## change 200 places of the source one by one, and list those that no test notices; takes hours
 	$(BIN)/python tests/mutants.py map

@@ -1,11 +1,11 @@
 """Golden answers: digests of what sfumato computes for fixed seeds, to show that a change of shape changed no number.
 
-    python tests/golden.py write        # before the change: writes tests/golden.txt
+    python tests/golden.py write        # before the change: writes .golden.txt
     python tests/golden.py compare      # after it: names every answer that differs, and exits 1 if there is one
     python tests/golden.py compare masks tables
 
-Digests are of exact bytes, so that they hold on one machine and one set of libraries: write them anew, on the commit before the
-change, on another one. `make golden` compares.
+Digests are of exact bytes, so that they hold on one machine and one set of libraries: the file is not in the repository. `make
+golden` writes it where there is none, and compares where there is one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path[:0] = [str(HERE), str(HERE / "contract")]
 
 import numpy as np  # noqa: E402
 
-FILE = HERE / "golden.txt"
+FILE = HERE.parent / ".golden.txt"
 Answers = Iterator[tuple[str, object]]
 _VOLATILE = {"seconds", "elapsed", "date", "time", "created", "moment", "hash", "head", "folder", "seed_file"}
 
@@ -318,8 +318,9 @@ def answers(parts: list[str]) -> dict[str, str]:
     return found
 
 
-def main(verb: str, *parts: str) -> int:
-    """Write the digests, or compare with those written before."""
+def main(verb: str = "", *parts: str) -> int:
+    """Write the digests, or compare with those written before; without a verb, whichever there is to do."""
+    verb = verb or ("compare" if FILE.exists() else "write")
     chosen = list(parts) or list(PARTS)
     before = dict(line.rsplit(" ", 1) for line in FILE.read_text("utf-8").splitlines()) if FILE.exists() else {}
     found = answers(chosen)
@@ -327,6 +328,7 @@ def main(verb: str, *parts: str) -> int:
     if verb == "write":
         merged = {k: v for k, v in before.items() if k not in mine} | found
         FILE.write_text("".join(f"{k} {v}\n" for k, v in sorted(merged.items())), "utf-8")
+        print(f"{len(found)} answers are written to {FILE.name}; the next run compares with them.")
         return 0
     wrong = sorted(k for k in mine.keys() | found.keys() if mine.get(k) != found.get(k))
     for key in wrong:
@@ -336,4 +338,4 @@ def main(verb: str, *parts: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*(sys.argv[1:] or ["compare"])))
+    sys.exit(main(*sys.argv[1:]))
