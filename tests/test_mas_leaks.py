@@ -82,7 +82,8 @@ def test_an_attribute_is_found_from_sums_without_noise(tmp_path: Path, recipe: P
 
 def test_every_recipe_is_on_the_bench() -> None:
     wanted = {
-        "refusal_reasons", "refusal_reasons_combined", "version_differencing", "version_account", "version_amounts", "top_code_table",
+        "refusal_reasons", "refusal_reasons_combined", "version_differencing", "version_account", "version_amounts",
+        "top_code_table",
         "known_amount_sums", "known_amount_sums_everybody", "known_amount_correlations", "known_amount_slopes",
         "informed_budget", "informed_everybody",
     }  # fmt: skip
