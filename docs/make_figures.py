@@ -62,6 +62,14 @@ def sequences() -> RUMap:
     return found
 
 
+def compare_methods() -> RUMap:
+    """The search of the page on comparing methods: the page's own code."""
+    namespace: dict[str, Any] = {}
+    exec(_code("howto/compare-methods.md", "search(", "print("), namespace)  # noqa: S102 - it is our own page
+    found: RUMap = namespace["found"]
+    return found
+
+
 def _code(page: str, call: str, until: str) -> str:
     """Return the block of a page that makes a call, up to where it goes on to something else."""
     text = (IMG.parent / page).read_text("utf-8")
@@ -138,6 +146,7 @@ MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "release-region": (release_region, None),
     "mask-tradeoff": (mask_curves, None),
     "sequences": (sequences, None),
+    "compare-methods": (compare_methods, 0.2),
     "cutpoints": (cutpoints, None),
     "synthetic-residuals": (synthetic_residuals, None),
     "policy-map": (policy_settings, None),
@@ -148,7 +157,7 @@ MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
 def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
     if isinstance(m, RUMap) and m.choice is not None:
-        return loss_chart(m.frame()).to_dict()
+        return (loss_chart(m.frame()) if max_risk is None else m.chart()).to_dict()
     if isinstance(m, KeyExperiments | RegionPicture | MaskTradeoff | Preview | ResidualPicture):
         return m.chart().to_dict()
     if isinstance(m, Overlay):
