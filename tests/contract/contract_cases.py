@@ -36,6 +36,7 @@ FILLED: dict[str, Callable[[], Any]] = {
 """How to fill parameters that are required and are neither columns, choices nor numbers."""
 
 VALUES: dict[str, dict[str, Any]] = {
+    "copula_synthesis": {"columns": ("age", "region", "sex", "rent", "pay", "hours", "weight")},  # it takes no dates
     "stratified_sample": {"unit": "record", "within": ("region",)},
     "tcap": {"missing": "value"},  # as wildcards, records without an age leave nobody certain
     "matrix_mask": {"B": ((0.9, 0.0, 0.1), (0.2, 1.1, 0.0), (0.0, 0.0, 0.8))},

@@ -23,11 +23,11 @@ _SOME = 1_000
 """Texts that are looked at to say how their dates are written."""
 _WRITTEN = {
     r"\d{4}-\d\d-\d\d([T ].*)?": "Its texts look like dates in ISO form: turn them into dates (pandas.to_datetime) before.",
-    r"\d{1,2}[.]\d{1,2}[.](\d\d|\d{4})": "Its texts look like dates written day.month.year, which are read as text",
-    r"\d{1,2}[/]\d{1,2}[/](\d\d|\d{4})": "Its texts look like dates with slashes, day or month first, which are read as text",
-    r"\d{1,2}-\d{1,2}-(\d\d|\d{4})": "Its texts look like dates with the year last, which are read as text",
-    r"\d{4}[./]\d{1,2}[./]\d{1,2}": "Its texts look like dates with points or slashes, which are read as text",
-    r"\d{8}": "They look like dates written in eight digits, which are no dates to a reader of files",
+    r"\d{1,2}[.]\d{1,2}[.](\d\d|\d{4})( .+)?": "Its texts look like dates written day.month.year, which are read as text",
+    r"\d{1,2}[/]\d{1,2}[/](\d\d|\d{4})( .+)?": "Its texts look like dates with slashes, day or month first, which are read as text",
+    r"\d{1,2}-\d{1,2}-(\d\d|\d{4})( .+)?": "Its texts look like dates with the year last, which are read as text",
+    r"\d{4}[./]\d{1,2}[./]\d{1,2}( .+)?": "Its texts look like dates with points or slashes, which are read as text",
+    r"\d{8}": "Its values look like dates written in eight digits, which are no dates to a reader of files",
 }
 _FORWARD = ": write them as 2024-05-17 in the file, or turn them into dates before (pandas.to_datetime with the format they have)."
 
@@ -240,7 +240,8 @@ class ShiftDates(Mask):
 
     def _said(self, before: Microdata, old: Batch, place: Whole, step: str) -> Iterable[Guarantee]:
         whose = "each record" if self.together is None else f"all records with one value of '{self.together}'"
-        kept = "intervals between them, times of day" + (" and days of the week" if self.weekdays == "kept" else "")
+        weeks = self.weekdays == "kept"
+        kept = "intervals between them" + (", times of day and days of the week" if weeks else " and times of day")
         bounds = [f"not before {self.earliest}"] * (self.earliest is not None)
         bounds += [f"not after {self.latest}"] * (self.latest is not None)
         within = f"; released dates are {' and '.join(bounds)}" if bounds else ""
