@@ -222,11 +222,13 @@ _TIMES = re.compile(
     r"|\b\d{4}[./-]\d{1,2}[./-]\d{1,2}(?!\d)|\d{1,2}:\d\d(?::\d\d)?"
 )
 """Dates and times of day, in which a telephone number might be seen."""
-_CANDIDATE = (
-    r"@|://|(?i:www)[.]|[0-9][^0-9]{0,3}[0-9][^0-9]{0,3}[0-9][^0-9]{0,3}[0-9][^0-9]{0,3}[0-9]"
-    r"|[0-9].{0,9}[A-Za-z]{3}|[a-zß.] [0-9]"
+_CANDIDATES = (
+    r"@|://|(?i:www)[.]",
+    r"[0-9][0-9 ()./-]{5,}[0-9]",
+    r"[0-9][^0-9]{0,3}[0-9][^0-9]{0,3}[0-9][^0-9]{0,3}[0-9][^0-9]{0,3}[0-9]|[0-9].{0,9}[A-Za-z]{3}|[a-zß.] [0-9]",
 )
-"""Texts that may hold one of these, in a form that every engine's regular expressions have."""
+"""Texts that may hold one of these, the likeliest first, so that a few are found among very many; every engine's regular
+expressions have these forms."""
 
 
 def found_in(text: str) -> list[tuple[IdentifierPattern, bool]]:
@@ -283,27 +285,25 @@ def _percent(share: float) -> str:
     return "less than 1 %" if share < 0.005 else "all" if share == 1 else f"{min(100 * share, 99):.0f} %"
 
 
-def identifiers_in(
-    texts: Mapping[str, int], records: int, weight: float, present: int, first: int
-) -> IdentifiersInText | None:
-    """Return which identifiers texts hold, each with how often it stands there; each stands for `weight` texts."""
-    hits: Counter[str] = Counter()
+def identifiers_in(texts: Mapping[str, float], records: int, present: int, first: int) -> IdentifiersInText | None:
+    """Return which identifiers texts hold, each with how many records it stands for; `present` have a text."""
+    hits: dict[str, float] = {}
     candidates: Counter[IdentifierPattern] = Counter()
     passes: Counter[IdentifierPattern] = Counter()
     by_text = []
-    for text, count in texts.items():
+    for text, weight in texts.items():
         found = found_in(text[:_LENGTH])
-        by_text.append((found, count))
+        by_text.append((found, weight))
         for one, passed in found:
             candidates[one] += 1
             passes[one] += passed
     sure = {one for one, n in candidates.items() if _beyond_chance(passes[one], n, one.chance)}
-    for found, count in by_text:
+    for found, weight in by_text:
         for kind in {one.kind for one, passed in found if passed and one in sure}:
-            hits[kind] += count
+            hits[kind] = hits.get(kind, 0.0) + weight
     if not hits:
         return None
-    shares = [(kind, min(weight * n / records, 1.0)) for kind, n in hits.most_common()]
+    shares = [(kind, min(round(n / records, 9), 1.0)) for kind, n in sorted(hits.items(), key=lambda hit: -hit[1])]
     main = shares[0][0] if shares[0][1] * records >= MAINLY * present else ""
     return IdentifiersInText(tuple(shares), main, first)
 
@@ -337,12 +337,15 @@ def frame_identifiers(
         if column.dtype == nw.Object:
             column = nw.new_series(name, column.to_arrow(), backend="pyarrow")
         texts = column.cast(nw.String).drop_nulls()
-        some = texts.filter(texts.str.contains(_CANDIDATE)) if len(texts) else texts
-        if not len(some):
-            continue
-        looked = some.gather_every(-(-len(some) // most))
-        weight = len(some) / len(looked)
-        held = identifiers_in(Counter(looked.to_list()), len(frame), weight, len(texts), len(frame) if first else 0)
+        weights: dict[str, float] = {}
+        left = texts
+        for pattern in _CANDIDATES if len(texts) else ():
+            may = left.str.contains(pattern)
+            some, left = left.filter(may), left.filter(~may)
+            looked = some.gather_every(max(-(-len(some) // most), 1)).to_list()
+            for text, count in Counter(looked).items():
+                weights[text] = count * len(some) / len(looked)
+        held = identifiers_in(weights, len(frame), len(texts), len(frame) if first else 0) if weights else None
         if held is not None:
             found[name] = held
     return found
