@@ -36,6 +36,7 @@ FILLED: dict[str, Callable[[], Any]] = {
 """How to fill parameters that are required and are neither columns, choices nor numbers."""
 
 VALUES: dict[str, dict[str, Any]] = {
+    "copula_synthesis": {"columns": ("age", "region", "sex", "rent", "pay", "hours", "weight")},  # it takes no dates
     "stratified_sample": {"unit": "record", "within": ("region",)},
     "mondrian": {"ranges": ()},  # regions have no order
     "tcap": {"missing": "value"},  # as wildcards, records without an age leave nobody certain

@@ -191,7 +191,11 @@ def on_categories(cls: type[Mask]) -> dict[str, Any]:
     """Aim a mask of categories at the job titles."""
     given = required(cls, values_for(cls))
     for name, parameter in cls.parameters().items():
-        if parameter.columns in ("one", "many") and parameter.holds != "numbers" and name in ("columns", "column"):
+        if (
+            parameter.columns in ("one", "many")
+            and parameter.holds not in ("numbers", "dates")
+            and name in ("columns", "column")
+        ):
             given[name] = "job" if parameter.columns == "one" else ("job",)
     return given | INSTEAD.get(cls.name, {})
 

@@ -25,7 +25,7 @@ from sfumato.errors import ParameterError, refuse_unknown, unknown_name
 
 Step = Literal["linear", "log"]
 ColumnUse = Literal["", "one", "many", "weights"]
-Holds = Literal["numbers", "categories", "anything"]
+Holds = Literal["numbers", "categories", "dates", "anything"]
 OfData = Literal["nothing", "numbers", "categories", "values", "rule"]
 _MISSING: Any = dataclasses.MISSING
 

@@ -51,6 +51,8 @@ def kind_of(arrow_type: pa.DataType) -> Kind:
 
 _DAYS = (-719_162, 2_932_896)
 """The first day of the year 1 and the last of 9999, as days since 1970: the dates that Python has."""
+_NANOSECOND_DAYS = (-106_751, 106_750)
+"""The first and the last whole day that 64 bits of nanoseconds hold: 1677-09-22 and 2262-04-10."""
 
 
 def impossible_dates(name: str) -> DataError:
@@ -243,6 +245,36 @@ class Column:
         zone = getattr(self.arrow.type, "tz", None)
         ticks = self.arrow.cast(pa.timestamp("us", tz=zone), safe=False).cast(pa.int64()).cast(pa.float64())
         return np.asarray(ticks.to_numpy(zero_copy_only=False), np.float64) / _DAY
+
+    @cached_property
+    def calendar_days(self) -> Whole:
+        """A column of dates in whole days since 1970, times of day cut off; 0 where missing. A time with a zone counts by UTC."""
+        found: Whole = self._ticks // self._day
+        return found
+
+    @property
+    def first_and_last_day(self) -> tuple[int, int]:
+        """The first and the last day that a column of dates can hold, in days since 1970."""
+        return _DAYS if _units_of_day(self.arrow.type) is not None else _NANOSECOND_DAYS
+
+    def shifted(self, days: Whole) -> Column:
+        """Return a column of dates with each moved by a whole number of days, shape (n,): type, times of day and gaps stay."""
+        wanted = self.arrow.type
+        whole = pa.int32() if pa.types.is_date32(wanted) else pa.int64()
+        moved = (self._ticks + np.asarray(days, np.int64) * self._day).astype(whole.to_pandas_dtype())
+        return Column(pa.array(moved, whole, mask=self.null if self.null.any() else None).cast(wanted))
+
+    @property
+    def _day(self) -> int:
+        return _units_of_day(self.arrow.type) or 86_400_000_000_000
+
+    @property
+    def _ticks(self) -> Whole:
+        """A column of dates in the units of its type, 0 where missing."""
+        if self.kind is not Kind.DATE:
+            raise DataError(f"the column holds {self.kind}, where dates are needed.")
+        whole = pa.int32() if pa.types.is_date32(self.arrow.type) else pa.int64()
+        return np.asarray(self.arrow.cast(whole).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
     @cached_property
     def codes(self) -> tuple[NDArray[np.int32], list[Any]]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sfumato.masks.copula_synthesis import CopulaSynthesis as CopulaSynthesis
     from sfumato.masks.corrected_noise import CorrectedNoise as CorrectedNoise
     from sfumato.masks.corrected_noise import KimTransformation as KimTransformation
+    from sfumato.masks.dates import AgeAt as AgeAt
+    from sfumato.masks.dates import ShiftDates as ShiftDates
     from sfumato.masks.gadp import GADP as GADP
     from sfumato.masks.gadp import IPSO as IPSO
     from sfumato.masks.gower_microaggregation import GowerMicroaggregation as GowerMicroaggregation

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -95,22 +95,20 @@ class FunctionalDependence:
         return f"'{self.sources[0]}' determines it."
 
 
-def frame_dependences(frame: object, names: Sequence[str]) -> tuple[list[FunctionalDependence], bool]:
+def frame_dependences(
+    frame: nw.DataFrame[Any], names: Sequence[str], more: bool
+) -> tuple[list[FunctionalDependence], bool]:
     """Return the dependences among some columns of a frame, and whether all records were looked at.
 
-    They are looked for in the first records, and looked up in all records if these are in memory.
+    They are looked for in the first records, and looked up in all records if these are in memory; `more` says that they are not.
     """
-    wrapped = cast("nw.DataFrame[Any] | nw.LazyFrame[Any]", nw.from_native(frame))
     if not 1 < len(names) <= _MOST:
         return [], True
-    if isinstance(wrapped, nw.LazyFrame):
-        first = wrapped.head(_ROWS).collect()  # all columns: to Spark a name with a point is a field
-        return dependences([_values(first, name) for name in names]), len(first) < _ROWS
-    first = wrapped.head(_ROWS)
+    first = frame.head(_ROWS)
     found = dependences([_values(first, name) for name in names])
-    if len(wrapped) > _ROWS:
-        found = [one for one in found if _in_all(wrapped, one)]
-    return found, True
+    if len(frame) > _ROWS:
+        found = [one for one in found if _in_all(frame, one)]
+    return found, not more
 
 
 def _values(frame: nw.DataFrame[Any], name: str) -> ColumnValues:

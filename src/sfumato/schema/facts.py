@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
@@ -14,6 +14,7 @@ import numpy as np
 
 from sfumato.errors import DataError, join_names, repeated
 from sfumato.schema.attribute import Role
+from sfumato.schema.direct_identifiers import IdentifiersInText, frame_identifiers
 
 # What a column's name hints at: words of survey questionnaires and registers, in four languages.
 
@@ -367,6 +368,8 @@ class ColumnFacts:
         All text that is not blank is numbers, some of them with a decimal comma.
     points_between, commas_between, blanks_between
         All text that is not blank is numbers, some of them with such marks between thousands (an apostrophe is taken as a blank).
+    identifiers
+        E-mail addresses, telephone numbers and the like that its texts hold; ``None`` if there are none.
     """
 
     name: str
@@ -388,6 +391,7 @@ class ColumnFacts:
     points_between: bool = False
     commas_between: bool = False
     blanks_between: bool = False
+    identifiers: IdentifiersInText | None = None
 
     @property
     def present(self) -> int:
@@ -450,6 +454,8 @@ _TOGETHER = 25
 """Columns that are asked for in one query."""
 _WIDEST = 2_000
 """Columns of data in a database that are asked for by their facts; of more, some at a time are read into memory."""
+_FIRST = 5_000
+"""Records of data in a database whose texts are read, and whose columns are compared."""
 _BLOCK, _CELLS = 2_500, 2**24
 """Columns, and values, that are read at a time."""
 
@@ -486,6 +492,24 @@ def facts_of(frame: object) -> list[ColumnFacts]:
                 mine["distinct"] = int(mine["distinct"] or 0) - (missing > 0)
             found.append(_facts(own[i], kinds[i], int(answers["records"]), missing, mine))
     return found
+
+
+def first_records(frame: object) -> tuple[nw.DataFrame[Any], bool]:
+    """Return a frame in memory, or the first records of one in a database; and whether there may be more records."""
+    wrapped = _wrapped(frame)
+    if isinstance(wrapped, nw.DataFrame):
+        return wrapped, False
+    width = len(wrapped.collect_schema())
+    wanted = max(min(_FIRST, _CELLS // max(width, 1)), 1)
+    first = wrapped.head(wanted).collect()  # all columns: to Spark a name with a point is a field
+    return first, len(first) == wanted
+
+
+def with_identifiers(columns: list[ColumnFacts], first: nw.DataFrame[Any], more: bool) -> list[ColumnFacts]:
+    """Return the facts with the direct identifiers that texts hold, in these records."""
+    texts = {facts.name: facts.present for facts in columns if facts.kind == TEXT and facts.present}
+    found = frame_identifiers(first, texts, more)
+    return [replace(facts, identifiers=found.get(facts.name)) for facts in columns]
 
 
 def _wide_facts(wrapped: nw.LazyFrame[Any], names: list[str]) -> list[ColumnFacts]:

@@ -41,6 +41,8 @@ from sfumato.schema.facts import (
     Hint,
     facts_of,
     first_hint,
+    first_records,
+    with_identifiers,
     words,
 )
 from sfumato.schema.formula import ColumnFormula
@@ -241,6 +243,8 @@ _FEW_CODES = 200
 """Whole numbers with fewer different values than this may be ages, counts or codes."""
 _SAYS_SOMETHING = 20
 """Of fewer records it is not said that their texts seldom repeat."""
+_DESIGN = (Role.HOUSEHOLD, Role.CONTRIBUTOR, Role.STRATUM, Role.WEIGHT)
+"""Roles that texts do not take away from a column."""
 _LONG = 80
 """Text of at least this many characters is no category, but somebody's words."""
 
@@ -253,9 +257,10 @@ def guess_schema(frame: object) -> Schema:
     >>> guessed["salary"].role.value, guessed["age"].reason
     ('confidential', 'The name suggests an age.')
     """
-    guessed = schema_of(facts_of(frame))
+    first, more = first_records(frame)
+    guessed = schema_of(with_identifiers(facts_of(frame), first, more))
     names = [a.name for a in guessed if a.role in (Role.KEY, Role.CONFIDENTIAL)]
-    return with_dependences(guessed, *frame_dependences(frame, names))
+    return with_dependences(guessed, *frame_dependences(first, names, more))
 
 
 def with_dependences(schema: Schema, found: Iterable[FunctionalDependence], sure: bool) -> Schema:
@@ -369,6 +374,10 @@ def _attribute(facts: ColumnFacts, hint: Hint | None, design: dict[Role, str | N
 def _role(facts: ColumnFacts, hint: Hint | None, design: dict[Role, str | None]) -> tuple[Role, str]:
     if why := _names_one_record(facts, hint):
         return Role.IDENTIFIER, why
+    if facts.identifiers is not None and facts.identifiers.mainly and (hint is None or hint.role not in _DESIGN):
+        if hint is None or hint.role is Role.IDENTIFIER:
+            return Role.IDENTIFIER, "Its texts name or reach a person."
+        return Role.IDENTIFIER, f"The name suggests {hint.about}, but its texts name or reach a person."
     if hint is not None:
         return _role_of_hint(facts, hint, design)
     if facts.records == 0:
@@ -551,6 +560,9 @@ def _prefixes(facts: ColumnFacts, hint: Hint | None) -> PrefixHierarchy | None:
 
 def _doubts(facts: ColumnFacts, role: Role) -> list[str]:
     doubts = []
+    if facts.identifiers is not None:
+        advice = "" if role is Role.IDENTIFIER else ": remove or mask them"
+        doubts.append(f"It holds {facts.identifiers.words()}{advice}.")
     between = {"thousands='.', decimal=','": facts.points_between, "thousands=','": facts.commas_between}
     between["thousands=' ' (or the apostrophe that it has), and decimal=',' where it has one"] = facts.blanks_between
     if how := next((how for how, there in between.items() if there and not facts.digits), ""):

@@ -23,6 +23,7 @@ __all__ = [
 if TYPE_CHECKING:
     from sfumato.testing.analyses import check_analysis as check_analysis
     from sfumato.testing.analyses import check_confidentiality_rule as check_confidentiality_rule
+    from sfumato.testing.instances import DATES as DATES
     from sfumato.testing.instances import GENERAL_PROMISES as GENERAL_PROMISES
     from sfumato.testing.instances import NUMBERS as NUMBERS
     from sfumato.testing.instances import needs_value as needs_value

@@ -21,7 +21,8 @@ Promises = tuple[Callable[..., None], ...]
 
 NUMBERS = ("pay", "rent", "hours")
 CATEGORIES = ("region", "sex")
-"""Columns of the file that instances name, where their parameters do not say more."""
+DATES = ("born", "arrived", "seen")
+"""Columns of the file that instances name, where their parameters do not say more; where one date is named, it is the last."""
 
 
 # --- instances
@@ -65,9 +66,11 @@ def required(
             continue
         parameter: Parameter = field.metadata["param"]
         if parameter.columns == "one":
-            found[field.name] = next(columns) if parameter.holds == "numbers" else categories[0]
+            one_of = {"numbers": lambda: next(columns), "dates": lambda: DATES[-1]}
+            found[field.name] = one_of.get(parameter.holds, lambda: categories[0])()
         elif parameter.columns == "many":
-            found[field.name] = tuple(numbers if parameter.holds == "numbers" else categories)
+            many = {"numbers": numbers, "dates": DATES[:-1]}
+            found[field.name] = tuple(many.get(parameter.holds, categories))
         elif parameter.columns == "weights":
             found[field.name] = {"pay": 1.0, "rent": -0.5}
         elif parameter.choices:

@@ -11,7 +11,7 @@ from sfumato.contract import Draws, Mask, Recipe, Scope
 from sfumato.data import RECORD_ID, Batch, Kind, Microdata
 from sfumato.errors import NotApplicable, SfumatoError
 from sfumato.schema import Schema
-from sfumato.testing.instances import NUMBERS, Values, instances_of, keep_all, require
+from sfumato.testing.instances import DATES, NUMBERS, Values, instances_of, keep_all, require
 from sfumato.testing.records import (
     CODES,
     DRAWS,
@@ -97,6 +97,10 @@ def keeps_missing_values(mask: Mask, data: Microdata) -> None:
         same = np.array_equal(np.isnan(before), np.isnan(after))
         require(same, f"Other values of column '{name}' are missing than before.")
     old, new = rows(data), rows(made.masked)
+    for name in DATES:
+        if made.masked.engine.kinds.get(name) is Kind.DATE:
+            same = np.array_equal(np.equal(old[name], None), np.equal(new[name], None))
+            require(same, f"Other dates of column '{name}' are missing than before.")
     for name, codes in CODES.items():
         coded = np.isin(old[name], codes)
         require(np.array_equal(np.isin(new[name], codes), coded), f"The codes for no answer in '{name}' have moved.")
@@ -221,7 +225,7 @@ def check_mask(mask: Mask | type[Mask], values: Values | None = None) -> None:
     parameters that cannot be guessed, and those that must keep one value. An instance is checked as it is.
 
     The file has 480 people in 240 households. Columns of numbers are pay, hours, age and rent (one for each household),
-    columns of categories region and sex; see `sfumato.testing.SCHEMA`.
+    columns of categories region and sex, columns of dates born, arrived and seen; see `sfumato.testing.SCHEMA`.
 
     Examples
     --------

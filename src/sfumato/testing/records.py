@@ -15,6 +15,7 @@ from sfumato.errors import SfumatoError
 from sfumato.masks import KimNoise, TopCode
 from sfumato.schema import Attribute, Schema, TreeHierarchy
 from sfumato.testing.instances import NUMBERS, require
+from sfumato.typing import Flags, Whole
 
 RECORDS = 480
 CODES = {"pay": (99_999.0,), "hours": (999,)}
@@ -32,6 +33,9 @@ SCHEMA = Schema(
         Attribute("pay", "confidential", missing=CODES["pay"], unit="pounds"),  # type: ignore[arg-type]
         Attribute("hours", "confidential", integer=True, missing=CODES["hours"], bounds=(0, 168)),  # type: ignore[arg-type]
         Attribute("weight", "weight"),  # type: ignore[arg-type]
+        Attribute("born", "other"),  # type: ignore[arg-type]
+        Attribute("arrived", "other"),  # type: ignore[arg-type]
+        Attribute("seen", "other"),  # type: ignore[arg-type]
     )
 )
 DRAWS = Draws("contract")
@@ -39,7 +43,7 @@ RECIPE: Recipe = KimNoise(lambda2=0.3) >> TopCode(quantile=0.95)
 
 
 def arrow_table(n: int = RECORDS, seed: int = 1986) -> pa.Table:
-    """Return people in households: gaps of every kind, codes for no answer, whole numbers, bounds, ties."""
+    """Return people in households: gaps of every kind, codes for no answer, whole numbers, bounds, ties, dates and times."""
     g = np.random.default_rng(seed)
     i = np.arange(n)
     rent = np.repeat(g.gamma(4, 212.5, n // 2 + 1), 2)[:n]
@@ -59,8 +63,15 @@ def arrow_table(n: int = RECORDS, seed: int = 1986) -> pa.Table:
             "pay": pa.array(pay, mask=i % 29 == 9, from_pandas=False),
             "hours": pa.array(hours, mask=i % 31 == 10),
             "weight": g.uniform(100, 200, n),
+            "born": _dates(-7_300 - 37 * i, i % 37 == 11),
+            "arrived": _dates(11_000 + 7 * i, i % 41 == 12),
+            "seen": _dates(19_000 + i % 365, i % 43 == 13).cast(pa.timestamp("us")),
         }
     )
+
+
+def _dates(days: Whole, missing: Flags) -> pa.Array:
+    return pa.array(days.astype(np.int32), pa.date32(), mask=missing)
 
 
 def with_column(name: str, values: Callable[[int], Any]) -> Callable[[pa.Table], pa.Table]:
