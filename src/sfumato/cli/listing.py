@@ -86,13 +86,13 @@ KINDS = {
     "Records": "remove_identifiers sample stratified_sample weighted_sample suppress_records suppress_extremes "
     "suppress_small_areas add_simulated_records random_order pseudonyms",
     "Recoding and suppression": "recode generalise full_domain_recoding local_recoding mondrian safe_pub recode_rare "
-    "merge_rare change_rare top_code bottom_code "
-    "multivariate_top_code truncate round random_round suppress_columns suppress_values",
+    "merge_rare change_rare age_at top_code bottom_code "
+    "multivariate_top_code truncate round random_round suppress_columns suppress_values local_suppression risk_suppression",
     "Microaggregation": "mdav vmdav individual_ranking optimal_univariate projection_microaggregation "
     "robust_microaggregation cluster_microaggregation gower_microaggregation",
     "Noise": "kim_noise independent_noise corrected_noise kim_transformation multiplicative_noise romm bounded_noise "
-    "outlier_noise laplace_noise gaussian_mechanism",
-    "Swapping and randomisation": "rank_swap data_swap pram shuffle",
+    "outlier_noise laplace_noise gaussian_mechanism shift_dates",
+    "Swapping and randomisation": "rank_swap data_swap record_swap substitution pram shuffle",
     "Simulation": "gadp ipso normal_synthesis full_normal_synthesis copula_synthesis tree_synthesis full_tree_synthesis "
     "marginal_synthesis",
     "Matrix masks": "matrix_mask aggregate_records random_aggregation multiply_records aggregate_columns "
