@@ -99,7 +99,7 @@ def keeps_missing_values(mask: Mask, data: Microdata) -> None:
     old, new = rows(data), rows(made.masked)
     for name in DATES:
         if made.masked.engine.kinds.get(name) is Kind.DATE:
-            same = np.array_equal(np.equal(old[name], None), np.equal(new[name], None))
+            same = [v is None for v in old[name]] == [v is None for v in new[name]]
             require(same, f"Other dates of column '{name}' are missing than before.")
     for name, codes in CODES.items():
         coded = np.isin(old[name], codes)
