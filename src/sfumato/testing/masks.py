@@ -99,8 +99,8 @@ def keeps_missing_values(mask: Mask, data: Microdata) -> None:
     old, new = rows(data), rows(made.masked)
     for name in DATES:
         if made.masked.engine.kinds.get(name) is Kind.DATE:
-            same = [v is None for v in old[name]] == [v is None for v in new[name]]
-            require(same, f"Other dates of column '{name}' are missing than before.")
+            gaps = [[value is None for value in values[name]] for values in (old, new)]
+            require(gaps[0] == gaps[1], f"Other dates of column '{name}' are missing than before.")
     for name, codes in CODES.items():
         coded = np.isin(old[name], codes)
         require(np.array_equal(np.isin(new[name], codes), coded), f"The codes for no answer in '{name}' have moved.")
