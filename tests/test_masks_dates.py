@@ -353,6 +353,12 @@ def test_the_date_of_an_age_is_a_date_or_a_column_of_dates() -> None:
         AgeAt(["born"], at="born")
 
 
+def test_a_recipe_may_hold_dates_of_toml() -> None:
+    steps = "[[step]]\nmask = 'shift_dates'\ncolumns = ['seen']\nlatest = 2024-12-31\n"
+    steps += "[[step]]\nmask = 'age_at'\ncolumns = ['born']\nat = 2024-12-31\n"
+    assert Recipe.from_toml(steps) == ShiftDates(("seen",), latest="2024-12-31") >> AgeAt(("born",), at="2024-12-31")
+
+
 def test_a_year_of_birth_that_follows_the_date_stays_only_where_the_age_tells_it() -> None:
     born = [dt.date(1980, 1, 5), dt.date(1950, 7, 7), dt.date(1951, 1, 5)]
     schema = Schema((Attribute("born"), Attribute("year", follows="born")))

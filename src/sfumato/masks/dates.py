@@ -306,6 +306,13 @@ class AgeAt(Mask):
     )
 
     @override
+    def check_parameters(self) -> None:
+        at: object = self.at
+        if isinstance(at, datetime.date):  # TOML has dates of its own
+            object.__setattr__(self, "at", at.isoformat())
+        super().check_parameters()
+
+    @override
     def validate(self) -> None:
         if self.at in self.columns:
             raise ParameterError(f"'{self.at}' is itself replaced by an age: name another column, or a date, in at.")

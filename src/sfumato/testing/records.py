@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def microdata(extreme: str | None = None) -> Microdata:
 
 
 def rows(data: Microdata) -> dict[str, Any]:
-    """Return every column as an array, in id order; text as objects."""
+    """Return every column as an array, in id order; text as objects. Spark gives times a zone: those of any zone are in UTC."""
     batch = data.batch()
     order = np.argsort(batch.ids, kind="stable")
     out: dict[str, Any] = {RECORD_ID: batch.ids[order]}
@@ -118,9 +119,14 @@ def rows(data: Microdata) -> dict[str, Any]:
         out[name] = (
             column.numbers[order]
             if column.kind in (Kind.NUMBER, Kind.BOOLEAN)
-            else np.array(column.arrow.to_pylist(), object)[order]
+            else np.array([_in_utc(v) for v in column.arrow.to_pylist()], object)[order]
         )
     return out
+
+
+def _in_utc(value: Any) -> Any:
+    """Return a time with a zone as a time without one, in UTC; other values as they are."""
+    return value.astimezone(UTC).replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
 
 
 def require_same(one: Microdata, two: Microdata, tolerance: float = 0.0) -> None:
