@@ -208,7 +208,9 @@ def test_names_with_spaces_and_letters_of_any_alphabet(files: tuple[Path, Path, 
     done = shell("mask", survey.name, *args, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "sfumato risk 'lönë data λ.csv' 'out λ/masked.csv' --align rows" in done.stdout
-    told = shell("risk", survey.name, "out λ/masked.csv", "--align", "rows", cwd=tmp_path)
+    told = shell(
+        "risk", survey.name, "out λ/masked.csv", "--align", "rows", "--measure", "attribute_risk", cwd=tmp_path
+    )
     assert told.returncode == 0, told.stderr
 
 

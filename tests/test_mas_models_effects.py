@@ -148,7 +148,11 @@ def test_odds_ratios_are_exponents_of_what_is_published(vault: Vault, frame: pd.
 @pytest.mark.parametrize(
     "policy", [HARDENED, Policy.open().set({"models.sd": 10.0, "amounts.clip": True})], ids=["hardened", "much"]
 )
-def test_intervals_cover_those_of_the_file(vault: Vault, model: Analysis, policy: Policy) -> None:
+@pytest.mark.parametrize(("secrets", "least"), [(24, 19 / 24), pytest.param(60, 0.92, marks=pytest.mark.verify)])
+def test_intervals_cover_those_of_the_file(
+    vault: Vault, model: Analysis, policy: Policy, secrets: int, least: float
+) -> None:
+    """Intervals of 95 %. Coefficients may share their noise: of 24 independent intervals 18 or fewer cover with P = 1 in 1,000."""
     data = vault.dataset("data")
     name, value = (
         ("marginal effects", "effect") if getattr(model, "margins", False) else ("coefficients", "coefficient")
@@ -161,10 +165,11 @@ def test_intervals_cover_those_of_the_file(vault: Vault, model: Analysis, policy
         return found.frame(name)[[value, "standard error"]].to_numpy(float)
 
     exact = told(0, Policy.open().set({"amounts.clip": True}))
-    tries = np.array([told(s, policy) for s in range(60)])
-    assert (np.abs(tries[:, :, 0] - exact[:, 0]) <= 1.96 * tries[:, :, 1]).mean() >= 0.92
+    tries = np.array([told(s, policy) for s in range(secrets)])
+    assert (np.abs(tries[:, :, 0] - exact[:, 0]) <= 1.96 * tries[:, :, 1]).mean() >= least
     if policy is not HARDENED:
         noise = np.sqrt(np.maximum(np.median(tries[:, :, 1], axis=0) ** 2 - exact[:, 1] ** 2, 0))
         spread = tries[:, :, 0].std(axis=0)
+        # the stated noise is of first order, and here it is large: of probit the spread is 1.5 times as much
         assert (spread <= 1.7 * noise).all()
         assert (spread >= 0.5 * noise).all()

@@ -68,17 +68,21 @@ def over_secrets(vault: Vault, analysis: Analysis, policy: Policy, seeds: int) -
     return np.array([t[0] for t in tries]), np.array([t[1] for t in tries])
 
 
+@pytest.mark.parametrize(("seeds", "least"), [(24, 19 / 24), pytest.param(40, 0.92, marks=pytest.mark.verify)])
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.wording())
 def test_intervals_cover_the_coefficients_of_the_file_and_errors_include_the_noise(
-    vault: Vault, model: Analysis
+    vault: Vault, model: Analysis, seeds: int, least: float
 ) -> None:
-    """With noise far above sampling the spread over secrets is nearly all of the stated error."""
-    seeds = 40
+    """With noise far above sampling the spread over secrets is nearly all of the stated error.
+
+    Coefficients may share their noise: of 24 independent intervals 18 or fewer cover with P = 1 in 1,000, and the standard
+    deviation of 24 has a relative error of 1 / √46, so that 1 ± 0.5 are 3.4 of them.
+    """
     clipped = Policy.open().set({"amounts.clip": True})
     exact, sampled = estimates(vault.dataset("data"), model, clipped)
     found, errors = over_secrets(vault, model, MUCH, seeds)
     off = found - exact
-    assert (np.abs(off) <= 1.96 * errors).mean() >= 0.92
+    assert (np.abs(off) <= 1.96 * errors).mean() >= least
     noise = np.sqrt(np.maximum(np.median(errors, axis=0) ** 2 - sampled**2, 0))
     assert (off.std(axis=0) <= 1.5 * noise).all()
     assert (off.std(axis=0) >= 0.5 * noise).all()

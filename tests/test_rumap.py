@@ -495,9 +495,10 @@ def test_the_interval_is_that_of_the_jackknife_on_the_logarithm() -> None:
     assert_allclose(interval, (value * math.exp(-half), value * math.exp(half)))
 
 
-def test_95_percent_intervals_of_utility_cover_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("seeds", [80, pytest.param(200, marks=pytest.mark.verify)])
+def test_95_percent_intervals_of_utility_cover_the_truth(seeds: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A squared error is far from normal, so 50 replications cover a little less than 95 %."""
-    seeds, few = 200, NormalPopulation({"income": 96.0, "salary": 62.0}, TEACHERS.covariance, n=30)
+    few = NormalPopulation({"income": 96.0, "salary": 62.0}, TEACHERS.covariance, n=30)
     covered = {"risk": 0, "utility": 0}
     for seed in range(seeds):
         m = ru_map(few, KimNoise(), {LAMBDA2: [0.15]}, "salary", "salary", replications=50, draws=seed, workers=1)
@@ -509,7 +510,7 @@ def test_95_percent_intervals_of_utility_cover_the_truth(capsys: pytest.CaptureF
         print(f"\n95 % intervals from 50 replications, {seeds} seeds: {covered} cover the truth")
     assert binom.cdf(covered["utility"], seeds, 0.93) > 1e-3
     assert binom.cdf(covered["risk"], seeds, 0.95) > 1e-3
-    assert covered["utility"] >= 0.88 * seeds
+    assert covered["utility"] >= (0.88 if seeds >= 200 else 0.84) * seeds  # three standard errors of 80 below 93 %
 
 
 # -- the frontier
