@@ -37,6 +37,7 @@ FILLED: dict[str, Callable[[], Any]] = {
 
 VALUES: dict[str, dict[str, Any]] = {
     "copula_synthesis": {"columns": ("age", "region", "sex", "rent", "pay", "hours", "weight")},  # it takes no dates
+    "full_tree_synthesis": {"columns": ("age", "region", "sex", "rent", "pay", "hours", "weight")},  # nor does it
     "stratified_sample": {"unit": "record", "within": ("region",)},
     "mondrian": {"ranges": ()},  # regions have no order
     "tcap": {"missing": "value"},  # as wildcards, records without an age leave nobody certain

@@ -320,8 +320,8 @@ TYPED: list[Any] = [
     {"pay": [10, SOMEBODYS]},
 ]
 DESIGN = {
-    "base", "block", "by", "clusters", "covariance", "domain", "epsilon", "factor_variance", "importance", "lambda2", "released",
-    "share", "total", "weights",
+    "base", "block", "by", "clusters", "costs", "covariance", "domain", "epsilon", "factor_variance", "importance", "lambda2",
+    "released", "share", "total", "weights",
 }  # fmt: skip
 """Numbers without a unit or of the noise, and names of columns: somebody who puts a record's value there means no record."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -93,12 +93,12 @@ class RecordSwap(Mask):
             raise ParameterError("areas and keys of record_swap must each name at least one column.")
         if self.similar is not None:
             given: Any = self.similar
-            if isinstance(given, str) or not isinstance(given, Iterable):
+            if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
                 raise ParameterError("similar of record_swap must be a list of profiles, each a list of columns.")
             listed = list(given)
             profiles = [tuple(listed)] if listed and all(isinstance(p, str) for p in listed) else listed
             if not profiles or any(
-                isinstance(p, str) or not isinstance(p, Iterable) or not all(isinstance(n, str) for n in p)
+                isinstance(p, str | Mapping) or not isinstance(p, Iterable) or not all(isinstance(n, str) for n in p)
                 for p in profiles
             ):
                 raise ParameterError("similar of record_swap must be a list of profiles, each a list of columns.")
