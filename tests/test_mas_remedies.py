@@ -180,9 +180,9 @@ def test_prices_and_nearest_questions_read_no_confidential_column(
         read.append(query)
         return ask(self, query, *rest)
 
-    def reduced(self: Any, function: Any, columns: Any, where: str = "TRUE") -> Any:
+    def reduced(self: Any, function: Any, columns: Any, where: str = "TRUE", together: str = "") -> Any:
         read.append(f"{' '.join(columns)} {where}")
-        return reduce(self, function, columns, where)
+        return reduce(self, function, columns, where, together)
 
     monkeypatch.setattr(kind, "ask", asked)
     monkeypatch.setattr(kind, "reduce", reduced)

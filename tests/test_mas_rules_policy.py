@@ -151,20 +151,20 @@ def test_a_data_set_may_have_a_policy_of_its_own_and_lose_it_again(vault: Vault)
     common = vault.set_policy("hardened")
     assert vault.policy_of("data") == common
     own = vault.set_policy(common.with_(rules=(UniverseSize(gamma=30),)), "data")
-    assert own.label == "hardened 3"
+    assert own.label == "hardened 4"
     assert (vault.policy_of("data"), vault.policy) == (own, common)
     again = Vault(vault.folder, Draws("cases"), common)
     assert again.policy_of("data") == own
     answered = vault.ask("data", {"state": "S3"}, CrossTab(("sex",)))
     assert isinstance(answered, Answer)
-    assert answered.policy == "hardened 3"
+    assert answered.policy == "hardened 4"
     assert vault.set_policy(None, "data") == common
     assert vault.policy_of("data") == common
     assert isinstance(vault.ask("data", {"state": "S3"}, CrossTab(("sex",))), Refusal)
     third = vault.set_policy(common.with_(per_minute=10))
-    assert third.label == "hardened 4"  # 3 stands for another policy in this vault
+    assert third.label == "hardened 5"  # 4 stands for another policy in this vault
     assert vault.policy == third
-    assert vault.set_policy(own.with_(version=1), "data").label == "hardened 3"
+    assert vault.set_policy(own.with_(version=1), "data").label == "hardened 4"
 
 
 def test_policies_of_data_sets_that_are_not_there_are_refused(vault: Vault) -> None:

@@ -88,7 +88,7 @@ def both(path: Path, **options: object) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"a,b\n1,2\n3,4\n5\n", "line 4 of .* has 1 cells"),
+        (b"a,b\n1,2\n3,4\n5\n", "line 4 of .* has 1 cell,"),
         (b'a,b\n1,"2\n3,4\n', "quote that is not closed"),
         (b"a,b\n1,\xff\n", "is not UTF-8"),
         (b"a,b\n1,2\n\0\0\0\0", "zero bytes"),

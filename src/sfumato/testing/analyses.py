@@ -13,6 +13,7 @@ import pandas as pd
 
 from sfumato.data.warehouse import Warehouse
 from sfumato.errors import DataError, SfumatoError
+from sfumato.files import parse_json
 from sfumato.mas import Analysis, Answer, ConfidentialityRule, Policy, Refusal, Vault
 from sfumato.mas.dataset import Dataset
 from sfumato.mas.mechanism import Mechanism
@@ -107,7 +108,7 @@ def told_about(vault: Vault, dataset: Dataset, analysis: Analysis, policy: Polic
 
 def survives_json(analysis: Analysis) -> None:
     """Written to JSON and read back, it is the same, and asks the same."""
-    again = type(analysis).from_dict(json.loads(json.dumps(analysis.to_dict())))
+    again = type(analysis).from_dict(parse_json(json.dumps(analysis.to_dict())))
     require(again == analysis and again.wording() == analysis.wording() != "", "What is read back differs.")
 
 
@@ -130,7 +131,9 @@ def require_plain(answer: Answer, analysis: Analysis) -> None:
     for value in (*values, *answer.facts.values()):
         require(value is None or type(value) in (str, int, float, bool), f"{value!r} is no plain value.")
     require(all(re.fullmatch(r".*[.?]", note, re.DOTALL) for note in answer.notes), "A note is no sentence.")
-    require(json.loads(answer.to_bytes())["analysis"] == analysis.name and str(answer), "It cannot be written.")
+    require(
+        parse_json(answer.to_bytes().decode())["analysis"] == analysis.name and str(answer), "It cannot be written."
+    )
     if analysis.drawn:
         require(answer.chart().to_dict(), "The chart is empty.")
         return

@@ -17,7 +17,7 @@ from typing_extensions import override
 from sfumato.contract import param
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError
-from sfumato.files import write_text
+from sfumato.files import parse_json, write_text
 from sfumato.kernels.classes import find_rows, row_finder
 from sfumato.masks.anonymity.candidates import Candidate, KeyedFile, Levels, Rules
 from sfumato.masks.anonymity.generalisation import Generalisation
@@ -143,7 +143,7 @@ class LocalRecoding(Generalisation):
 def read_local(path: str | Path, keys: tuple[KeyLevels, ...]) -> LocalSolution:
     """Read a solution, for keys of the same names with hierarchies that hold its labels."""
     try:
-        table = json.loads(Path(path).read_text("utf-8"))
+        table = parse_json(Path(path).read_text("utf-8"))
         names, steps = [str(n) for n in table["keys"]], list(table["steps"])
     except FileNotFoundError:
         raise DataError(f"there is no solution file at {path}.") from None
