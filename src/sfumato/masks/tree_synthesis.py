@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -334,9 +335,9 @@ class SequentialTrees(Mask, abstract=True):
         """Return the columns that are released as they are and explain the drawn ones."""
         return ()
 
+    @abstractmethod
     def drawn_names(self, schema: Schema) -> tuple[str, ...]:
         """Return the columns that are drawn, in the order of the file."""
-        raise NotImplementedError
 
     def by_household(self, schema: Schema, name: str) -> bool:
         """Whether a column is drawn once for a household."""
